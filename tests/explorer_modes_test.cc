@@ -78,6 +78,30 @@ TEST(explorer_modes, with_eadr_nothing_needs_a_flush_but_order_still_counts) {
   EXPECT_FALSE(r.ok()) << "the first store may survive alone";
 }
 
+TEST(explorer_modes, a_killed_process_keeps_what_ended_operations_stored) {
+  const auto run = [](CrashMode mode, bool in_order) {
+    CrashOptions o = counting();
+    o.mode = mode;
+    return CrashRunner(o).run(
+        make_pool,
+        [=](CrashContext& c) {
+          const RawPool pool(c.path());
+          for (std::uint64_t n = 1; n <= kOperations; ++n) {
+            c.invoke();
+            store_ordered(pool.at<std::uint64_t>(in_order ? kTwoSectors.value : kTwoSectors.count),
+                          n);
+            store_ordered(pool.at<std::uint64_t>(in_order ? kTwoSectors.count : kTwoSectors.value),
+                          n);
+            c.ack();
+          }
+        },
+        value_follows_count(kTwoSectors));
+  };
+  EXPECT_TRUE(run(CrashMode::kill, true).ok()) << run(CrashMode::kill, true).text();
+  EXPECT_FALSE(run(CrashMode::kill, false).ok()) << "the first store may survive alone";
+  EXPECT_FALSE(run(CrashMode::eadr, true).ok()) << "nothing waits for the last stores";
+}
+
 TEST(explorer_modes, a_flush_of_one_line_takes_its_sector_in_mode_page) {
   const auto run = [](CrashMode mode) {
     CrashOptions o = counting();

@@ -78,6 +78,7 @@ enum class CrashMode : std::uint8_t {
   page,  // a prefix of each 512-byte sector's stores: a crash of the operating system that loses
          // the page cache, with pages torn where disks tear them
   eadr,  // a prefix of all stores together: a power cut, and the machine flushes the caches
+  kill,  // the same, and all stores before the last change of the model: the process is killed
 };
 const char* crash_mode_name(CrashMode mode);
 

@@ -61,6 +61,9 @@ inline const char* line_of(const void* p) {
 #ifdef TENUTO_TRACED
 
 inline void flush_bytes(const void* p, std::size_t bytes) { pm::trace_flush(p, bytes); }
+inline void flush_lines(const char* const* lines, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) pm::trace_flush(lines[i], kLineBytes);
+}
 inline void fence(const char* first, const char* then) { pm::trace_fence(first, then); }
 inline constexpr bool kTraced = true;
 
@@ -74,6 +77,18 @@ inline void flush_bytes(const void* p, std::size_t bytes) {
     for (const char* line = pm::line_of(p); line < end; line += kLineBytes) pm::clwb_line(line);
   } else if (path == pm::FlushPath::cold) {
     pm::flush_cold(p, bytes);
+  } else {
+    pm::compiler_barrier();
+  }
+}
+
+// The same for `n` whole lines.
+inline void flush_lines(const char* const* lines, std::size_t n) {
+  const pm::FlushPath path = pm::flush_path.load(std::memory_order_relaxed);
+  if (path == pm::FlushPath::clwb) [[likely]] {
+    for (std::size_t i = 0; i < n; ++i) pm::clwb_line(lines[i]);
+  } else if (path == pm::FlushPath::cold) {
+    for (std::size_t i = 0; i < n; ++i) pm::flush_cold(lines[i], kLineBytes);
   } else {
     pm::compiler_barrier();
   }

@@ -76,6 +76,8 @@ const char* crash_mode_name(CrashMode mode) {
       return "page";
     case CrashMode::eadr:
       return "eadr";
+    case CrashMode::kill:
+      return "kill";
   }
   return "unknown";
 }

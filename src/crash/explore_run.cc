@@ -86,7 +86,7 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
   r.set_mutation(options_.mutation);
   r.watch(st.st_dev, st.st_ino, this, image_->durable(),
           {.locked_instructions_fence = options_.locked_instructions_fence,
-           .lint = options_.lint,
+           .lint = options_.lint && options_.mode != CrashMode::kill,
            .flush_sectors = options_.mode == CrashMode::page});
   CrashContext context(*this);
   workload(context);
@@ -150,14 +150,23 @@ void CrashExplorer::tell_coverage() const {
   }
 }
 
+// A killed process loses nothing that it stored before the change. The first one sets the model up.
+void CrashExplorer::before_change() {
+  if (options_.mode != CrashMode::kill || !model_told_) return;
+  Recorder::instance().drain_all();
+  explore("crash before the model changes", nullptr, nullptr);
+}
+
 void CrashExplorer::invoke() {
   const TraceLock lock;
+  before_change();
   ++invoked_;
   model_told_ = true;
 }
 
 void CrashExplorer::ack() {
   const TraceLock lock;
+  before_change();
   acknowledged_ = invoked_;
   model_told_ = true;
   Recorder::instance().drain_all();
@@ -168,6 +177,7 @@ void CrashExplorer::ack() {
 
 void CrashExplorer::update(const std::function<void()>& body) {
   const TraceLock lock;
+  before_change();
   body();
   ++changes_;
   model_told_ = true;
@@ -239,7 +249,7 @@ void CrashExplorer::explore(std::string where, const char* first, const char* th
     if (options_.progress) show_progress();
     if (point_ <= kComparedFirst || point_ % kComparedEvery == 0) compare_memory(m.where);
   }
-  if (options_.mode == CrashMode::eadr) r.raise_all();
+  if (keeps_all(options_.mode)) r.raise_all();
   order_before_ = r.last_order();
 }
 

@@ -35,6 +35,7 @@ class CrashExplorer final : public TraceObserver {
 
   // For CrashContext.
   const std::string& pool_path() const { return pool_; }
+  void before_change();
   void invoke();
   void ack();
   void update(const std::function<void()>& body);

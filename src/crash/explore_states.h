@@ -46,6 +46,8 @@ struct LineChoices {
   bool recent = false;                   // stored to since the previous crash point
 };
 
+// All stores so far survive a crash point that was passed.
+inline bool keeps_all(CrashMode m) { return m == CrashMode::eadr || m == CrashMode::kill; }
 inline bool reorders(const CrashOptions& o) { return o.reorder_stores && o.mode == CrashMode::adr; }
 // With `reorder`, any part of a group (StoreRecord) may survive. `order_before` is the order of the
 // last store before the previous crash point.
@@ -57,7 +59,7 @@ struct CrashState {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> picks;
 };
 
-// A unit survives or is lost as one: in mode adr a line, in mode page a sector, in mode eadr
+// A unit survives or is lost as one: in mode adr a line, in mode page a sector, else
 // everything. Variant 0 of a unit is all old, variant newest() all new.
 class CrashUnits {
  public:

@@ -221,7 +221,7 @@ void CrashWorker::collect(const char* first, const char* then) {
   }
   const std::vector<CrashState> states = crash_states(
       lines, {kRecoveryProductMax, kRecoverySamplesMax, options_.mode}, order_before_, rng_);
-  if (options_.mode == CrashMode::eadr) r.raise_all();
+  if (keeps_all(options_.mode)) r.raise_all();
   order_before_ = r.last_order();
   std::size_t max = std::max<std::size_t>(options_.recovery_states_max >> chain_.depth, 1);
   if (!job_->know_seen) max = chain_.depth == 0 ? SIZE_MAX : kRetriedMax;

@@ -33,8 +33,10 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--seed", a.seed, "of samples and schedules")->capture_default_str();
   app.add_option("--seeds", a.seeds, "how many seeds, from --seed on")
       ->check(CLI::Range(1, 1000000));
-  app.add_option("--mode", a.mode, "what a crash loses: lines (adr), sectors (page), a tail (eadr)")
-      ->check(CLI::IsMember({"adr", "page", "eadr", "all"}))
+  app.add_option("--mode", a.mode,
+                 "what a crash loses: lines (adr), sectors (page), a tail (eadr), or a tail of the "
+                 "operation under way (kill)")
+      ->check(CLI::IsMember({"adr", "page", "eadr", "kill", "all"}))
       ->capture_default_str();
   app.add_option("--depth", a.depth, "crashes inside recovery, one in the other")
       ->check(CLI::Range(0, 4))
@@ -77,7 +79,7 @@ CrashOptions options_of(const CrashTest& test, const Arguments& a, std::uint64_t
 
 std::vector<CrashMode> modes_of(const std::string& name) {
   std::vector<CrashMode> modes;
-  for (const CrashMode m : {CrashMode::adr, CrashMode::page, CrashMode::eadr}) {
+  for (const CrashMode m : {CrashMode::adr, CrashMode::page, CrashMode::eadr, CrashMode::kill}) {
     if (name == "all" || name == crash_mode_name(m)) modes.push_back(m);
   }
   return modes;

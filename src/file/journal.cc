@@ -150,8 +150,7 @@ Status PoolFile::sync() {
   return journal_->sync();
 }
 
-Status PoolFile::acknowledge(Durability d) {
-  if (journal_ == nullptr) return Status::ok;
+Status PoolFile::acknowledge_journal(Durability d) {
   if (d == Durability::sync) return journal_->sync();
   if (TENUTO_PLANT("journal_buffered_write_of_a_failed_one_said_ok")) return Status::ok;
   return journal_->status();

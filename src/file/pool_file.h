@@ -234,7 +234,9 @@ class PoolFile final : public OfProcess {
   // The last step of an operation that wrote and fenced; the operation returns its result. sync:
   // the write is durable. buffered: the journal has taken it whole. io: the journal failed
   // meanwhile, and may not have taken all of it.
-  Status acknowledge(Durability d);
+  Status acknowledge(Durability d) {
+    return journal_ == nullptr ? Status::ok : acknowledge_journal(d);
+  }
   void log(std::string_view text) const;
   // "path, offset 4096 (what)": the `where` of reports.
   std::string where(PoolOffset o, std::string_view what) const;
@@ -268,6 +270,7 @@ class PoolFile final : public OfProcess {
   Status why_read_only() const;
   void ask_to_read(const PoolOffset* places, std::size_t count) const;
   Status say_forked(Report* report) const;
+  Status acknowledge_journal(Durability d);
   Status say_read_only(Report* report) const;
   Status read_at(std::uint64_t offset, void* to, std::size_t bytes, std::string_view what,
                  Report* report) const;

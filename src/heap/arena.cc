@@ -19,7 +19,7 @@ PageOwner owner_of(const Slab& slab) {
 }
 }  // namespace
 
-Result<unsigned> Arena::take(ClassId class_id, Kind kind, PoolOffset* out, unsigned want) {
+Result<unsigned> Arena::take(ClassId class_id, Kind kind, TakenBlock* out, unsigned want) {
   const std::lock_guard lock(mu);
   List& list = lists_[static_cast<unsigned>(kind)][class_id.value];
   unsigned got = 0;
@@ -84,7 +84,7 @@ void Arena::drop_old_part(Slab& now) {
 }
 
 // For a full pool: old blocks that overlap nothing in use. REQUIRES: mu is held.
-unsigned Arena::take_old(ClassId class_id, PoolOffset* out, unsigned want) {
+unsigned Arena::take_old(ClassId class_id, TakenBlock* out, unsigned want) {
   for (Slab* old = old_parts_[class_id.value].head; old != nullptr; old = old->next) {
     Slab& now = *old->successor.load(std::memory_order_relaxed);
     const unsigned got = take_old_blocks(now, out, want);

@@ -30,7 +30,7 @@ class Arena {
         morph_occupancy_(morph_occupancy) {}
 
   // Takes up to `want` blocks of the class, and at least one unless the pool is full.
-  Result<unsigned> take(ClassId class_id, Kind kind, PoolOffset* out, unsigned want);
+  Result<unsigned> take(ClassId class_id, Kind kind, TakenBlock* out, unsigned want);
 
   // Gives blocks of this arena's slabs back. A class keeps one empty slab; others that become empty
   // lose their frame.
@@ -89,7 +89,7 @@ class Arena {
   void relist(Slab& slab, bool was_empty);
   void retire(Slab& slab);
   void erase(Slab& slab);
-  unsigned take_old(ClassId class_id, PoolOffset* out, unsigned want);
+  unsigned take_old(ClassId class_id, TakenBlock* out, unsigned want);
   List& list_of(const Slab& slab) {
     if (slab.is_old()) return old_parts_[slab.class_id.value];
     return lists_[static_cast<unsigned>(slab.kind)][slab.class_id.value];

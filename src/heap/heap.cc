@@ -30,6 +30,7 @@ Heap::~Heap() = default;
 
 Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapOptions& o)
     : options(o),
+      stores_persist(f.medium() == Medium::cache || TENUTO_PLANT("heap_stores_persist_anywhere")),
       file(f),
       lanes(l),
       pages(f.bytes_max()),
@@ -49,6 +50,7 @@ LaneHeap& Heap::State::make_lane_heap(pm::Lane& lane) {
   fresh->core = lane.id.value % static_cast<unsigned>(arenas.size());
   fresh->arena = arenas[fresh->core].get();
   fresh->make_quarantine_room(2 * kQuarantineBatch);
+  if (stores_persist) fresh->dirty.turn_off();
   if (file.frees_wait()) fresh->deferred = deferred.empty();
   // Start above every sequence that the lane's lines contain.
   for (std::size_t i = pm::kLaneRetiredLine; i < pm::kLaneUndoLine; ++i) {
@@ -139,25 +141,25 @@ Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId c
   }
   const SlabGeometry g = slab_geometry(kClassBytes[class_id.value], file.superblock().stripes);
   if (!cache.ready()) cache.init(class_id, g.stripes);
-  std::array<PoolOffset, 64> blocks;
+  std::array<TakenBlock, 64> blocks;
   const unsigned want = std::min<unsigned>(blocks.size(), std::max(1u, cache.capacity() / 2));
   const Result<unsigned> got = h.arena->take(class_id, kind, blocks.data(), want);
   if (!got) return got.error();
   for (unsigned i = *got; i > 0; --i) {
-    const SlabBlock b = slab_block(blocks[i - 1]);
-    if (!cache.put(blocks[i - 1], b.slab->stripe_of(b.index))) give_to_slabs({&blocks[i - 1], 1});
+    TakenBlock& b = blocks[i - 1];
+    if (!cache.put(b.offset, b.stripe)) give_to_slabs({&b.offset, 1});
   }
   return cache.take();  // from the stripe whose turn it is
 }
 
-void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
-  const auto [slab, index] = slab_block(block);
+void Heap::State::give_back(LaneHeap& h, PoolOffset block, const SlabBlock& b) {
+  const auto [slab, index] = b;
   if (slab == nullptr) {
     extents.release(block, h.core);
     return;
   }
   TENUTO_ASSERT(index != kNoBlock);
-  make_way(h);
+  if (is_derived(slab->kind)) make_way(h);
   const bool leaving = slab->leaving.load(std::memory_order_relaxed);
   if (leaving || slab->is_old()) [[unlikely]] {  // it is emptied, or another class needs the place
     slab->arena->give(*slab, &index, 1);
@@ -168,9 +170,11 @@ void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
     const auto ready = [&, s = slab] { cache.init(s->class_id, s->stripes); };
     if (!pm::had_memory(ready)) return slab->arena->give(*slab, &index, 1);
   }
-  if (cache.put(block, slab->stripe_of(index))) return;
+  const unsigned stripe = slab->stripe_of(index);
+  if (cache.put(block, stripe)) [[likely]]
+    return;
   spill(cache, false);
-  const bool fits = cache.put(block, slab->stripe_of(index));
+  const bool fits = cache.put(block, stripe);
   TENUTO_ASSERT(fits);
 }
 
@@ -188,17 +192,26 @@ void Heap::State::spill(ClassCache& cache, bool all) {
 }
 
 void Heap::State::give_to_slabs(std::span<PoolOffset> blocks) {
-  std::sort(blocks.begin(), blocks.end());
-  std::array<unsigned, 256> indexes{};
+  // Blocks that were freed in order come in runs of one slab. Only others are worth a sort.
+  constexpr std::size_t kRun = 8;
+  const auto unit = [](PoolOffset o) { return o.value / kSlabBytes; };
+  std::size_t runs = 1;
+  for (std::size_t i = 1; i < blocks.size(); ++i) runs += unit(blocks[i]) != unit(blocks[i - 1]);
+  if (runs * kRun > blocks.size()) std::sort(blocks.begin(), blocks.end());
+  std::array<unsigned, 256> indexes;
   for (std::size_t i = 0; i < blocks.size();) {
-    Slab* const slab = slab_block(blocks[i]).slab;
+    SlabBlock b = slab_block(blocks[i]);
+    Slab& slab = *b.slab;
+    // Without an old part all these blocks are of this shadow, even if the slab is morphed now.
+    const bool whole = !slab.is_old() && slab.old.load(std::memory_order_acquire) == nullptr;
+    const std::uint64_t here = unit(blocks[i]);
     std::size_t n = 0;
-    for (; i < blocks.size() && n < indexes.size(); ++i) {
-      const SlabBlock b = slab_block(blocks[i]);
-      if (b.slab != slab) break;
+    while (b.slab == &slab && n < indexes.size()) {
       indexes[n++] = b.index;
+      if (++i == blocks.size() || unit(blocks[i]) != here) break;
+      b = whole ? SlabBlock{&slab, slab.index_of(blocks[i])} : slab_block(blocks[i]);
     }
-    slab->arena->give(*slab, indexes.data(), n);
+    slab.arena->give(slab, indexes.data(), n);
   }
 }
 
@@ -280,11 +293,6 @@ void Heap::release(PoolOffset block) {
 
 Result<Block> Heap::find_allocated(PoolOffset block) const {
   return state_->find_allocated(block, state_->slab_block(block));
-}
-
-bool Heap::State::claim(PoolOffset block, const SlabBlock& b) {
-  if (!b) return extents.claim(block);
-  return is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->clear_live(b.index);
 }
 
 bool Heap::claim_free(PoolOffset block) { return state_->claim(block, state_->slab_block(block)); }

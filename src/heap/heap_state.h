@@ -25,6 +25,8 @@ struct Heap::State {
   State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapOptions& o);
 
   const HeapOptions options;
+  // Medium cache: a crash keeps a prefix of each thread's stores, flushed or not (malloc.cc).
+  const bool stores_persist;
   pm::PoolFile& file;
   pm::Lanes& lanes;
   PageTable pages;
@@ -57,6 +59,13 @@ struct Heap::State {
   // `near`: the bit of the block should share a line with the bit of the last one.
   Result<Block> reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align = 16,
                         bool near = false);
+  // A logged block from the lane's cache, without alignment. A null offset: reserve() finds one.
+  [[gnu::always_inline]] static Block take_cached(LaneHeap& h, std::uint64_t bytes, bool near) {
+    if (bytes > kSmallBytesMax) return {};
+    const ClassId c = class_of(bytes);
+    ClassCache& cache = h.caches[static_cast<unsigned>(Kind::logged)][c.value];
+    return {near ? cache.take_near() : cache.take(), kClassBytes[c.value]};
+  }
   Result<PoolOffset> refill(LaneHeap& h, ClassCache& cache, ClassId class_id, Kind kind);
   Result<Block> reserve_in(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align,
                            bool near);
@@ -71,7 +80,8 @@ struct Heap::State {
   // The same, and of all lanes. REQUIRES: quiescent.
   Status free_all_deferred();
   // To the lane's cache, or to the slab when the cache is full. Extents become free extents.
-  void give_back(LaneHeap& h, PoolOffset block);
+  void give_back(LaneHeap& h, PoolOffset block) { give_back(h, block, slab_block(block)); }
+  void give_back(LaneHeap& h, PoolOffset block, const SlabBlock& b);
   // The same for a logged block that was reserved and never published.
   void put_back(LaneHeap& h, PoolOffset block);
   void give_to_slabs(std::span<PoolOffset> blocks);
@@ -88,7 +98,8 @@ struct Heap::State {
   // Gives everything that idle lanes and this lane do not need back to slabs and frames.
   void scavenge(LaneHeap& h);
   // Of a morphed slab: the old part if a held block of it starts there, else the new part.
-  SlabBlock slab_block(PoolOffset o) const {
+  // Inline: every operation looks its block up.
+  [[gnu::always_inline]] SlabBlock slab_block(PoolOffset o) const {
     const PageTable::Entry e = pages.find(o);
     if (e.owner == PageOwner::none) return {};
     Slab* const slab = e.slab();
@@ -98,18 +109,35 @@ struct Heap::State {
   }
   static SlabBlock old_block(Slab& slab, const OldPart& old, PoolOffset o);
   Result<Block> find_allocated(PoolOffset block, const SlabBlock& b) const;
-  bool claim(PoolOffset block, const SlabBlock& b);
+  bool claim(PoolOffset block, const SlabBlock& b) {
+    if (!b) [[unlikely]]
+      return extents.claim(block);
+    return is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->clear_live(b.index);
+  }
   void unclaim(PoolOffset block);
 
   // --- intent.cc
   // The lane's fence. It flushes the lane's dirty lines first.
-  void fence_lane(LaneHeap& h, const char* first, const char* then);
+  void fence_lane(LaneHeap& h, const char* first, const char* then) {
+    if (stores_persist) return tenuto::fence(first, then);
+    h.dirty.fence(first, then);
+    const bool early = TENUTO_PLANT("heap_block_reused_before_retirement");
+    h.durable = h.cleared.load(std::memory_order_relaxed);
+    h.retired = early ? h.durable : h.retiring;
+    h.end_retired([&](PoolOffset block) { retire(h, block); });
+  }
   // Writes intents for as many elements as fit in a group of lines, at least one. Returns how many.
   std::size_t write_intents(LaneHeap& h, IntentOp op, const IntentElement* e, std::size_t n);
-  // Writes the intent of one element. `type`: of a typed block, otherwise 0.
-  void write_intent(LaneHeap& h, IntentOp op, const IntentElement& e, std::uint64_t type = 0);
-  void begin_intents(LaneHeap& h);
-  void publish_retired(LaneHeap& h, std::uint64_t sequence);
+  void begin_intents(LaneHeap& h) {
+    if (h.live_lines + kGroupLines > kIntentLines) [[unlikely]]
+      drain_limbo(h);
+    h.begin_intents();
+  }
+  // All that the lane's intents are about is stored.
+  [[gnu::always_inline]] void end_intents(LaneHeap& h) {
+    h.cleared.store(h.sequence, std::memory_order_release);
+    if (stores_persist) h.end_at_once();
+  }
   void drain_limbo(LaneHeap& h);
   void flush_effects(const LaneHeap& h, std::uint64_t upto);
   void retire_intents_naming(LaneHeap& h, PoolOffset dest);
@@ -127,10 +155,13 @@ struct Heap::State {
   const std::uint64_t& store_word(const IntentElement& e, bool attach) const;
   template <class Word>
   void store_words(LaneHeap& h, const IntentElement* e, std::size_t n, bool attach);
-  void store_bit(LaneHeap& h, const IntentElement& e, bool on);
+  template <bool kOn>
+  void store_bit(LaneHeap& h, const IntentElement& e);
   void store_bits(LaneHeap& h, const IntentElement* e, std::size_t n, bool on);
   template <class Word>
   void guard_versions(LaneHeap& h, const IntentElement* e, std::size_t n);
+  template <IntentOp kOp>
+  void write_intent(LaneHeap& h, const IntentElement& e, std::uint64_t type = 0);
   template <class Word>
   void attach_one(LaneHeap& h, const IntentElement& e, std::uint64_t type = 0);
   template <class Word>
@@ -155,7 +186,11 @@ struct Heap::State {
   Status free_many(const Words<Word>& dests);
   struct TakenBatch;
   bool repeats(LaneHeap& h) const;
-  IntentElement element(const void* dest, const Block& block, std::uint32_t version) const;
+  [[gnu::always_inline]] IntentElement element(const void* dest, const Block& block,
+                                               std::uint32_t version) const {
+    const SlabBlock b = slab_block(block.offset);
+    return {file.offset_of(dest), block.offset, block.bytes, version, b.index, b.slab};
+  }
 
   // --- typed.cc
   std::uint64_t* type_word(PoolOffset block) const;

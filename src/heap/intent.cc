@@ -8,6 +8,8 @@
 //   intents, which carry the last sequence known to be durable | destinations and bits
 // A new intent may overwrite a line that carried it. The lines written since carry at least as
 // much, and there are always more than one group of them.
+//
+// On medium cache an operation retires its intent with its last store, in a retired line.
 #include <algorithm>
 
 #include "heap/heap_state.h"
@@ -18,61 +20,6 @@
 
 namespace TENUTO_NS::heap {
 
-void Heap::State::fence_lane(LaneHeap& h, const char* first, const char* then) {
-  h.dirty.fence(first, then);
-  const bool early = TENUTO_PLANT("heap_block_reused_before_retirement");
-  h.durable = h.cleared.load(std::memory_order_relaxed);
-  h.retired = early ? h.durable : h.retiring;
-  while (h.live_lines != 0 && h.limbo[h.oldest_line].sequence <= h.retired) {
-    const LimboLine& l = h.limbo[h.oldest_line];
-    const std::uint32_t bit = 1u << h.oldest_line;
-    const std::uint32_t mask = h.pending_mask.load(std::memory_order_relaxed);
-    if ((mask & bit) != 0) h.pending_mask.store(mask & ~bit, std::memory_order_release);
-    h.oldest_line = LaneHeap::after(h.oldest_line);
-    h.live_lines -= 1;
-    for (std::size_t i = 0; i < l.count; ++i) retire(h, l.block[i]);
-  }
-}
-
-namespace {
-// Publishes the destinations that a replay of the intent would write.
-void set_pending(LaneHeap& h, unsigned line, const IntentElement* e, std::size_t n) {
-  const bool neighbours = e[n - 1].dest.value == e[0].dest.value + 8 * (n - 1);
-  const PendingDests first = PendingDests::make(e[0].dest, neighbours ? n : 1);
-  h.pending[line][0].store(first.raw, std::memory_order_relaxed);
-  const std::uint64_t second = neighbours ? 0 : PendingDests::make(e[1].dest, 1).raw;
-  h.pending[line][1].store(second, std::memory_order_relaxed);
-  const std::uint32_t mask = h.pending_mask.load(std::memory_order_relaxed) | 1u << line;
-  h.pending_mask.store(mask, std::memory_order_release);
-}
-
-// Writes the next line, which has the elements e[0 .. count). REQUIRES: begin_intents was called.
-void write_line(LaneHeap& h, IntentOp op, const std::uint64_t (&words)[7], const IntentElement* e,
-                std::size_t count) {
-  const bool frees = op == IntentOp::free_from || op == IntentOp::versioned_free;
-  bool pending = op != IntentOp::malloc_to;
-  if (op == IntentOp::versioned_malloc && TENUTO_PLANT("heap_versioned_malloc_not_pending")) {
-    pending = false;
-  }
-  const unsigned line = h.next_line;
-  LimboLine& l = h.limbo[line];
-  l.sequence = ++h.sequence;
-  l.count = frees ? count : 0;
-  for (std::size_t k = 0; k < l.count; ++k) l.block[k] = e[k].block;
-  if (pending) set_pending(h, line, e, count);
-  pm::write_log_line(h.line_at(line), words, h.sequence);
-  h.next_line = LaneHeap::after(line);
-  h.live_lines += 1;
-}
-}  // namespace
-
-// Makes room for a group of lines. Their heads say what is retired.
-void Heap::State::begin_intents(LaneHeap& h) {
-  if (h.live_lines + kGroupLines > kIntentLines) drain_limbo(h);
-  const bool early = TENUTO_PLANT("heap_free_retired_before_durable");
-  h.retiring = std::max(h.retiring, early ? h.cleared.load() : h.durable);
-}
-
 std::size_t Heap::State::write_intents(LaneHeap& h, IntentOp op, const IntentElement* e,
                                        std::size_t n) {
   begin_intents(h);
@@ -80,30 +27,17 @@ std::size_t Heap::State::write_intents(LaneHeap& h, IntentOp op, const IntentEle
   for (std::size_t i = 0; i < kGroupLines && done < n; ++i) {
     std::uint64_t words[7];
     const std::size_t count = pack_intent(words, op, h.retiring, e + done, n - done);
-    write_line(h, op, words, e + done, count);
+    h.write_line(op, words, e + done, count, !stores_persist);
     done += count;
     if (TENUTO_PLANT("heap_batch_fits_one_line")) return n;
   }
   return done;
 }
 
-void Heap::State::write_intent(LaneHeap& h, IntentOp op, const IntentElement& e,
-                               std::uint64_t type) {
-  begin_intents(h);
-  std::uint64_t words[7];
-  pack_one(words, op, h.retiring, e, type);
-  write_line(h, op, words, &e, 1);
-}
-
-void Heap::State::publish_retired(LaneHeap& h, std::uint64_t sequence) {
-  h.retiring = sequence;
-  tenuto::publish(h.retired_word(h.retired_turn++ % 2), sequence);
-}
-
 void Heap::State::drain_limbo(LaneHeap& h) {
   if (h.live_lines != 0) {
     fence_lane(h, "cleared destinations and bits", "their intents are retired");
-    publish_retired(h, h.durable);
+    h.publish_retired(h.durable);
     fence_lane(h, "retired intents", "their blocks are reused");
   }
   empty_quarantine(h);
@@ -175,6 +109,7 @@ void Heap::State::retire_intents_naming(LaneHeap& h, PoolOffset dest) {
 // on media, but only the next open uses it. That takes more blocks that wait for other lanes than
 // there was ever room for.
 void Heap::State::retire(LaneHeap& h, PoolOffset block) {
+  if (stores_persist) return give_back(h, block);
   const std::size_t n = h.quarantine.size();
   if (h.quarantine_full() && !pm::had_memory([&] { h.make_quarantine_room(2 * n); })) {
     empty_quarantine(h);

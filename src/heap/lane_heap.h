@@ -13,6 +13,9 @@
 //   retired <= retiring, retired <= durable <= cleared <= sequence
 // Until an intent is retired, recovery could replay it. So the blocks that it frees wait in limbo.
 // And the words that a replay could write are pending: memory that contains one is not reused.
+//
+// On medium cache an intent passes all points when its operation is done
+// (Heap::State::end_intents): no block waits, and no word is pending.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +31,8 @@
 #include "heap/intent_line.h"
 #include "heap/tcache.h"
 #include "pm/dirty_lines.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
 
 namespace TENUTO_NS::heap {
 
@@ -104,6 +109,56 @@ struct LaneHeap {
   std::uint64_t& retired_word(std::size_t i) const {
     return lane->lines[pm::kLaneRetiredLine + i].word[0];
   }
+  // Says in the next intents, or in a retired line, what is durable.
+  void begin_intents() {
+    const bool early = TENUTO_PLANT("heap_free_retired_before_durable");
+    retiring = std::max(retiring, early ? cleared.load() : durable);
+  }
+  void publish_retired(std::uint64_t upto) {
+    retiring = upto;
+    tenuto::publish(retired_word(retired_turn++ % 2), upto);
+  }
+  // Writes the next line, which has the elements e[0 .. count). `waits`: the operation is not over
+  // when its stores are made. REQUIRES: the line is free, and begin_intents was called.
+  // Inline: of one element nearly all of it is known to the compiler.
+  [[gnu::always_inline]] void write_line(IntentOp op, const std::uint64_t (&words)[7],
+                                         const IntentElement* e, std::size_t count, bool waits) {
+    const bool frees = op == IntentOp::free_from || op == IntentOp::versioned_free;
+    bool is_pending = waits && op != IntentOp::malloc_to;
+    if (op == IntentOp::versioned_malloc && TENUTO_PLANT("heap_versioned_malloc_not_pending")) {
+      is_pending = false;
+    }
+    const unsigned line = next_line;
+    LimboLine& l = limbo[line];
+    l.sequence = ++sequence;
+    l.count = frees && waits ? count : 0;
+    for (std::size_t k = 0; k < l.count; ++k) l.block[k] = e[k].block;
+    if (is_pending) set_pending(line, e, count);
+    pm::write_log_line(line_at(line), words, sequence);
+    next_line = after(line);
+    live_lines += 1;
+  }
+  // Medium cache: what the intents are about is stored, so they are over. The ring begins anew.
+  void end_at_once() {
+    if (!TENUTO_PLANT("heap_intents_on_cache_never_retired")) publish_retired(sequence);
+    durable = retired = sequence;
+    next_line = oldest_line;
+    live_lines = 0;
+  }
+  // Takes the intents that are retired off the ring. Calls f(block) for each that they freed.
+  template <class F>
+  void end_retired(const F& f) {
+    while (live_lines != 0 && limbo[oldest_line].sequence <= retired) {
+      const LimboLine& l = limbo[oldest_line];
+      const std::uint32_t bit = 1u << oldest_line;
+      const std::uint32_t mask = pending_mask.load(std::memory_order_relaxed);
+      if ((mask & bit) != 0) pending_mask.store(mask & ~bit, std::memory_order_release);
+      oldest_line = after(oldest_line);
+      live_lines -= 1;
+      for (std::size_t i = 0; i < l.count; ++i) f(l.block[i]);
+    }
+  }
+
   // Calls f(PendingDests) for all pending destinations.
   template <class F>
   void for_each_pending(const F& f) const {
@@ -115,6 +170,18 @@ struct LaneHeap {
         if (d.raw != 0) f(d);
       }
     }
+  }
+
+ private:
+  // Publishes the destinations that a replay of the intent would write.
+  void set_pending(unsigned line, const IntentElement* e, std::size_t n) {
+    const bool neighbours = n == 1 || e[n - 1].dest.value == e[0].dest.value + 8 * (n - 1);
+    const PendingDests first = PendingDests::make(e[0].dest, neighbours ? n : 1);
+    pending[line][0].store(first.raw, std::memory_order_relaxed);
+    const std::uint64_t second = neighbours ? 0 : PendingDests::make(e[1].dest, 1).raw;
+    pending[line][1].store(second, std::memory_order_relaxed);
+    const std::uint32_t mask = pending_mask.load(std::memory_order_relaxed) | 1u << line;
+    pending_mask.store(mask, std::memory_order_release);
   }
 };
 

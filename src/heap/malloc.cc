@@ -22,6 +22,18 @@
 // its own intent and keeps b in limbo, a swap flushes B before its own intent is over. So intents
 // of different lanes that name the same block agree, in any order of replay.
 //
+// Medium cache. A crash of the process keeps of each thread a prefix of its stores, and no store
+// without those that its thread had seen: x86-64 keeps them in order, and the stores of the
+// protocol are releases, so the compiler does. So nothing is flushed and nothing waits
+// (stores_persist):
+//   any operation    W | D, B | retired = W | freed blocks are free
+// `|` is the order of stores here. A crash before `retired` finds W whole, because its seal is its
+// last store, and replays it as above; behind it D and B are whole. No replay meets the next owner
+// of a freed block. When a call returns, none of its words is pending. So neither limbo nor
+// quarantine is needed, nor a guard of versions. A killed process loses what it was about to do,
+// and no more. A power cut loses anything, unless it spares the processor's caches: then it is a
+// crash as this one.
+//
 // A versioned intent may become durable early, and is replayed then, too. So what publish makes
 // reachable is fenced before the intent. A swap by another thread could not flush the log entry of
 // an extent again. So this entry is fenced before malloc_to returns.
@@ -101,11 +113,10 @@ void Heap::State::attach(LaneHeap& h, const IntentElement* e, std::size_t n) {
     if (!kVersioned && TENUTO_PLANT("heap_destination_before_intent"))
       store_words<Word>(h, e, n, true);
     const std::size_t done = write_intents(h, K::kMalloc, e, n);
-    const std::uint64_t sequence = h.sequence;
     fence_lane(h, kVersioned ? "versioned malloc intent" : "malloc intent", "destination and bit");
     store_bits(h, e, done, true);
     store_words<Word>(h, e, done, true);
-    h.cleared.store(sequence, std::memory_order_release);
+    end_intents(h);
     if (!kVersioned) {
       fence_lane(h, "destination and bit", "malloc_to returns");
     } else if (has_extents(e, done)) {
@@ -114,7 +125,7 @@ void Heap::State::attach(LaneHeap& h, const IntentElement* e, std::size_t n) {
     e += done;
     n -= done;
   }
-  if (!kVersioned) publish_retired(h, h.sequence);
+  if (!kVersioned && !stores_persist) h.publish_retired(h.sequence);
 }
 
 // REQUIRES: the words point to the blocks, which are claimed.
@@ -127,14 +138,15 @@ void Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n) {
     const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
     if (early) store_bits(h, e, n, false);
     const std::size_t done = write_intents(h, K::kFree, e, n);
-    const std::uint64_t sequence = h.sequence;
     fence_lane(h, kVersioned ? "versioned free intent" : "free intent",
                "destination and bit cleared");
     if (!early) store_bits(h, e, done, false);
     store_words<Word>(h, e, done, false);
-    h.cleared.store(sequence, std::memory_order_release);
-    if (TENUTO_PLANT("heap_free_without_limbo")) {
-      for (std::size_t i = 0; i < done; ++i) give_back(h, e[i].block);
+    end_intents(h);
+    if (stores_persist || TENUTO_PLANT("heap_free_without_limbo")) {
+      for (std::size_t i = 0; i < done; ++i) {
+        give_back(h, e[i].block, {e[i].slab, e[i].index});
+      }
     }
     e += done;
     n -= done;
@@ -160,12 +172,19 @@ Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
   }
   if (dests.scattered() && repeats(h)) return Status::invalid_argument;
   TakenBatch taken{*this, h};
+  const Kind kind = wanted.type == 0 ? Kind::logged : Kind::typed;
+  const bool plain = kind == Kind::logged && wanted.align == AllocOptions{}.align;
   for (std::size_t i = 0; i < all.size(); ++i) {
     // Blocks of one stripe follow one another: their bits share a line.
-    const Kind kind = wanted.type == 0 ? Kind::logged : Kind::typed;
-    const Result<Block> block = reserve(h, bytes[i], kind, wanted.align, i % kIntentPacked != 0);
-    if (!block) return block.error();
-    all[i] = element(&dests[i], *block, all[i].version);
+    const bool near = i % kIntentPacked != 0;
+    Block block;
+    if (plain) block = take_cached(h, bytes[i], near);
+    if (!block.offset) [[unlikely]] {
+      const Result<Block> got = reserve(h, bytes[i], kind, wanted.align, near);
+      if (!got) return got.error();
+      block = *got;
+    }
+    all[i] = element(&dests[i], block, all[i].version);
     taken.count += 1;
   }
   if (wanted.type != 0 || wanted.zero)

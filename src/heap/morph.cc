@@ -140,7 +140,7 @@ bool hold_old_blocks(Slab& now) {
   return apart;
 }
 
-unsigned take_old_blocks(Slab& now, PoolOffset* out, unsigned want) {
+unsigned take_old_blocks(Slab& now, TakenBlock* out, unsigned want) {
   OldPart& part = *now.old.load(std::memory_order_relaxed);
   Slab& old = *part.slab;
   const unsigned header_end = now.shape.now.end_line * static_cast<unsigned>(kLineBytes);
@@ -155,7 +155,7 @@ unsigned take_old_blocks(Slab& now, PoolOffset* out, unsigned want) {
     if (in_use) continue;
     old.clear_free(i);
     hold(now, part, i);
-    out[got++] = old.block_offset(i);
+    out[got++] = {old.block_offset(i), old.stripe_of(i)};
   }
   return got;
 }

@@ -65,7 +65,7 @@ void join_parts(Slab& now, Slab& old);
 bool hold_old_blocks(Slab& now);
 // Hands out up to `want` free old blocks that overlap nothing in use. They are held again, and the
 // new blocks that overlap them become blocked. Writes nothing: both parts have their bits.
-unsigned take_old_blocks(Slab& now, PoolOffset* out, unsigned want);
+unsigned take_old_blocks(Slab& now, TakenBlock* out, unsigned want);
 // Whether the new blocks that overlap held blocks are out of use, and their number is `blocked`.
 bool blocked_soundly(const Slab& now);
 // Gives block i of the old part back. New blocks that no other held block overlaps become free.

@@ -1,5 +1,6 @@
 // malloc_to, free_from and publish of one block, and swap. The protocols are those of malloc.cc.
-// One block takes one line of intents, one bit and one word: nothing here goes round.
+// One block takes one line of intents, one bit and one word: nothing here goes round. The functions
+// on its way are inlined into one: half of their instructions were calls.
 #include "heap/heap_state.h"
 #include "heap/word_kind.h"
 #include "pm/assert.h"
@@ -8,39 +9,56 @@
 
 namespace TENUTO_NS::heap {
 
+// Writes the intent of one element. `type`: of a typed block, otherwise 0.
+template <IntentOp kOp>
+[[gnu::always_inline]] inline void Heap::State::write_intent(LaneHeap& h, const IntentElement& e,
+                                                             std::uint64_t type) {
+  begin_intents(h);
+  std::uint64_t words[7];
+  pack_one(words, kOp, h.retiring, e, type);
+  h.write_line(kOp, words, &e, 1, !stores_persist);
+}
+
 // Stores the bit of one block, or its entry in the bookkeeping log.
-void Heap::State::store_bit(LaneHeap& h, const IntentElement& e, bool on) {
+template <bool kOn>
+[[gnu::always_inline]] inline void Heap::State::store_bit(LaneHeap& h, const IntentElement& e) {
   SlabBlock b{e.slab, e.index};
-  if (!b) {
-    h.dirty.add(on ? extents.mark_allocated(e.block) : extents.mark_free(e.block));
+  if (!b) [[unlikely]] {
+    h.dirty.add(kOn ? extents.mark_allocated(e.block) : extents.mark_free(e.block));
     return;
   }
-  if (TENUTO_PLANT("heap_old_block_clears_new_bit") && !on) {
+  if (TENUTO_PLANT("heap_old_block_clears_new_bit") && !kOn) {
     const SlabBlock now = parts_at(e.block)[0];
     if (now.index != kNoBlock) b = now;
   }
-  if (on) {
+  if (kOn) {
     b.slab->set_live(b.index);
     if (b.slab->reserved(b.index)) b.slab->clear_reserved(b.index);
   }
-  h.dirty.add(b.slab->store_persistent(b.index, on));
+  h.dirty.add(b.slab->store_persistent(b.index, kOn));
 }
 
 // REQUIRES: the word is null, the block reserved. `type`: of a typed block, otherwise 0.
 template <class Word>
-void Heap::State::attach_one(LaneHeap& h, const IntentElement& e, std::uint64_t type) {
+[[gnu::always_inline]] inline void Heap::State::attach_one(LaneHeap& h, const IntentElement& e,
+                                                           std::uint64_t type) {
   constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
   guard_versions<Word>(h, &e, 1);
   if (!kVersioned && TENUTO_PLANT("heap_destination_before_intent"))
     h.dirty.add(store_word<Word>(e, true));
-  write_intent(h, type != 0 ? IntentOp::typed_malloc : KindOf<Word>::kMalloc, e, type);
+  if (type != 0) [[unlikely]] {
+    write_intent<IntentOp::typed_malloc>(h, e, type);
+  } else {
+    write_intent<KindOf<Word>::kMalloc>(h, e);
+  }
   fence_lane(h, kVersioned ? "versioned malloc intent" : "malloc intent", "destination and bit");
-  store_bit(h, e, true);
+  if (TENUTO_PLANT("heap_intents_on_cache_retired_first")) h.publish_retired(h.sequence);
+  store_bit<true>(h, e);
   h.dirty.add(store_word<Word>(e, true));
-  h.cleared.store(h.sequence, std::memory_order_release);
-  if (!kVersioned) {
+  end_intents(h);
+  if (!kVersioned && !stores_persist) {
     fence_lane(h, "destination and bit", "malloc_to returns");
-    publish_retired(h, h.sequence);
+    h.publish_retired(h.sequence);
   } else if (e.slab == nullptr) {
     fence_lane(h, "entry of a versioned extent", "malloc_to returns");
   }
@@ -49,7 +67,7 @@ void Heap::State::attach_one(LaneHeap& h, const IntentElement& e, std::uint64_t 
 // REQUIRES: the word points to the block. The block is claimed after the fence, to wait less. If
 // that fails, another thread has won the race.
 template <class Word>
-Status Heap::State::detach_one(LaneHeap& h, const IntentElement& e) {
+[[gnu::always_inline]] inline Status Heap::State::detach_one(LaneHeap& h, const IntentElement& e) {
   constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
   const SlabBlock b{e.slab, e.index};
   guard_versions<Word>(h, &e, 1);
@@ -57,15 +75,15 @@ Status Heap::State::detach_one(LaneHeap& h, const IntentElement& e) {
     static_cast<void>(file.punch(e.block, kFrameBytes));
   const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
   const bool claimed = early && claim(e.block, b);
-  if (early) store_bit(h, e, false);
-  write_intent(h, KindOf<Word>::kFree, e);
+  if (early) store_bit<false>(h, e);
+  write_intent<KindOf<Word>::kFree>(h, e);
   fence_lane(h, kVersioned ? "versioned free intent" : "free intent",
              "destination and bit cleared");
   if (!claimed && !claim(e.block, b)) return forget_intent(h);
-  if (!early) store_bit(h, e, false);
+  if (!early) store_bit<false>(h, e);
   h.dirty.add(store_word<Word>(e, false));
-  h.cleared.store(h.sequence, std::memory_order_release);
-  if (TENUTO_PLANT("heap_free_without_limbo")) give_back(h, e.block);
+  end_intents(h);
+  if (stores_persist || TENUTO_PLANT("heap_free_without_limbo")) give_back(h, e.block, b);
   return Status::ok;
 }
 
@@ -74,25 +92,22 @@ Status Heap::State::detach_one(LaneHeap& h, const IntentElement& e) {
 Status Heap::State::forget_intent(LaneHeap& h) {
   const std::size_t last = (h.next_line + kIntentLines - 1) % kIntentLines;
   h.limbo[last].count = 0;
-  h.cleared.store(h.sequence, std::memory_order_release);
   if (TENUTO_PLANT("heap_lost_claim_not_retired")) return Status::invalid_argument;
-  publish_retired(h, h.sequence);
+  end_intents(h);
+  if (stores_persist) return Status::invalid_argument;
+  h.publish_retired(h.sequence);
   fence_lane(h, "intent of a lost race retired", "free_from returns");
   return Status::invalid_argument;
 }
 
 template <class Word>
-Status Heap::State::malloc_one(std::uint64_t bytes, Word& dest) {
+[[gnu::always_inline]] inline Status Heap::State::malloc_one(std::uint64_t bytes, Word& dest) {
   TENUTO_TRY(file.writable());
   if (!is_word(dest)) return Status::invalid_argument;
   const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_RELAXED);
   if (Word::decode(&dest, raw) != nullptr) return Status::invalid_argument;
   LaneHeap& h = mine();
-  Block block;
-  if (bytes <= kSmallBytesMax) [[likely]] {
-    const ClassId c = class_of(bytes);
-    block = {h.caches[static_cast<unsigned>(Kind::logged)][c.value].take(), kClassBytes[c.value]};
-  }
+  Block block = take_cached(h, bytes, false);
   if (!block.offset) [[unlikely]] {
     const Result<Block> got = reserve(h, bytes, Kind::logged);
     if (!got) return got.error();
@@ -102,39 +117,46 @@ Status Heap::State::malloc_one(std::uint64_t bytes, Word& dest) {
   return Status::ok;
 }
 
-IntentElement Heap::State::element(const void* dest, const Block& block,
-                                   std::uint32_t version) const {
-  const SlabBlock b = slab_block(block.offset);
-  return {file.offset_of(dest), block.offset, block.bytes, version, b.index, b.slab};
+namespace {
+inline bool is_allocated(const SlabBlock& b) {
+  return is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->live(b.index);
 }
+}  // namespace
 
 // The element of a free of the block that `dest` points to.
 template <class Word>
-Status Heap::State::find_from(const Word& dest, IntentElement& e) const {
+[[gnu::always_inline]] inline Status Heap::State::find_from(const Word& dest,
+                                                            IntentElement& e) const {
   if (!is_word(dest)) return Status::invalid_argument;
   const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_ACQUIRE);
   const void* target = Word::decode(&dest, raw);
   if (target == nullptr || !file.contains(target)) return Status::invalid_argument;
   const PoolOffset block = file.offset_of(target);
   const SlabBlock b = slab_block(block);
-  const Result<Block> found = find_allocated(block, b);
-  if (!found) return Status::invalid_argument;
+  std::uint64_t bytes = 0;
+  if (b) [[likely]] {
+    if (!is_allocated(b)) return Status::invalid_argument;
+    bytes = b.slab->block_bytes;
+  } else {
+    const Result<Block> found = extents.find(block, Kind::logged, Wanted::allocated);
+    if (!found) return Status::invalid_argument;
+    bytes = found->bytes;
+  }
   const bool same = TENUTO_PLANT("heap_version_not_raised");
   const std::uint32_t version =
       same && std::is_same_v<Word, VPtrWord> ? VPtrWord::version(raw) : KindOf<Word>::next(raw);
-  e = {file.offset_of(&dest), block, found->bytes, version, b.index, b.slab};
+  e = {file.offset_of(&dest), block, bytes, version, b.index, b.slab};
   return Status::ok;
 }
 
 Result<Block> Heap::State::find_allocated(PoolOffset block, const SlabBlock& b) const {
   if (!b) return extents.find(block, Kind::logged, Wanted::allocated);
-  const bool found = is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->live(b.index);
-  if (!found) return Status::not_found;
+  if (!is_allocated(b)) return Status::not_found;
   return Block{block, b.slab->block_bytes};
 }
 
 template <class Word>
-Status Heap::State::free_one(Word& dest) {
+[[gnu::always_inline]] inline Status Heap::State::free_one(Word& dest) {
   TENUTO_TRY(file.writable());
   IntentElement e;
   TENUTO_TRY(find_from(dest, e));
@@ -211,7 +233,7 @@ Status Heap::swap(VPtrWord& a, VPtrWord& b) {
       h.dirty.add(x.slab->place(x.index).word);
     }
   }
-  h.cleared.store(h.sequence, std::memory_order_release);
+  s.end_intents(h);
   return Status::ok;
 }
 

@@ -26,14 +26,15 @@ void Slab::fill_free_all() {
   free_count = blocks;
 }
 
-unsigned Slab::take(PoolOffset* out, unsigned want) {
+unsigned Slab::take(TakenBlock* out, unsigned want) {
   unsigned got = 0;
   for (unsigned w = 0; w * 64 < blocks && got < want; ++w) {
-    while (free_bits[w] != 0 && got < want) {
-      const auto bit = static_cast<unsigned>(std::countr_zero(free_bits[w]));
-      free_bits[w] &= free_bits[w] - 1;
-      out[got++] = block_offset(w * 64 + bit);
+    std::uint64_t bits = free_bits[w];
+    for (; bits != 0 && got < want; bits &= bits - 1) {
+      const unsigned i = w * 64 + static_cast<unsigned>(std::countr_zero(bits));
+      out[got++] = {block_offset(i), stripe_of(i)};
     }
+    free_bits[w] = bits;
   }
   free_count -= got;
   return got;

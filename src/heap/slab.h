@@ -63,6 +63,12 @@ struct BlockGrid {
 
 struct OldPart;  // morph.h
 
+// A block that a cache gets, and the stripe of its bit.
+struct TakenBlock {
+  PoolOffset offset;
+  unsigned stripe = 0;
+};
+
 // The place of a block's persistent bit.
 struct BitPlace {
   std::uint64_t& word;
@@ -225,7 +231,7 @@ struct Slab : BlockGrid {
   }
   void fill_free_all();
   // Takes up to `want` free blocks, lowest first: neighbours are in different stripes.
-  unsigned take(PoolOffset* out, unsigned want);
+  unsigned take(TakenBlock* out, unsigned want);
 
  private:
   std::unique_ptr<std::uint64_t[]> plain_;

@@ -31,7 +31,7 @@ class ClassCache {
   unsigned capacity() const { return per_stripe_ * stripes_; }
 
   // A block from the next stripe that has one. A null offset when the cache is empty.
-  PoolOffset take() {
+  [[gnu::always_inline]] PoolOffset take() {
     if (count() == 0) return {};
     while (size_[cursor_] == 0) cursor_ = next(cursor_);
     const PoolOffset block = slots_[cursor_ * per_stripe_ + --size_[cursor_]];
@@ -47,7 +47,7 @@ class ClassCache {
     return take();
   }
   // False when the stripe's list is full.
-  bool put(PoolOffset block, unsigned stripe) {
+  [[gnu::always_inline]] bool put(PoolOffset block, unsigned stripe) {
     if (size_[stripe] == per_stripe_) return false;
     slots_[stripe * per_stripe_ + size_[stripe]++] = block;
     set_count(count() + 1);

@@ -10,10 +10,13 @@
 namespace TENUTO_NS::pm {
 
 // One step of 8 bytes. `asm` instead of the intrinsic, so that no file needs -msse4.2.
+// Wide: the register stays 64 bits wide from step to step, and its upper half is zero.
+inline std::uint64_t crc32c_wide(std::uint64_t crc, std::uint64_t word) {
+  asm("crc32q %1, %0" : "+r"(crc) : "r"(word));
+  return crc;
+}
 inline std::uint32_t crc32c_u64(std::uint32_t crc, std::uint64_t word) {
-  std::uint64_t c = crc;
-  asm("crc32q %1, %0" : "+r"(c) : "r"(word));
-  return static_cast<std::uint32_t>(c);
+  return static_cast<std::uint32_t>(crc32c_wide(crc, word));
 }
 
 inline std::uint32_t crc32c_u32(std::uint32_t crc, std::uint32_t word) {

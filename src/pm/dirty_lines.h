@@ -22,8 +22,11 @@ class DirtyLines {
  public:
   static constexpr std::size_t kLinesMax = 128;
 
+  // From now on no line is added: on this medium nothing needs a flush.
+  void turn_off() { off_ = true; }
   // When the list is full, this fences the lines in it first.
   void add(const std::uint64_t& word) {
+    if (off_) return;
     transient(&word, sizeof word);  // for now: a log entry covers it, or the fence is next
     const char* line = line_of(&word);
     if (count_ != 0 && lines_[count_ - 1] == line) return;
@@ -39,7 +42,7 @@ class DirtyLines {
 
  private:
   void flush() {
-    for (std::size_t i = 0; i < count_; ++i) flush_bytes(lines_[i], kLineBytes);
+    flush_lines(lines_.data(), count_);
     count_ = 0;
   }
   void make_room() {
@@ -47,6 +50,7 @@ class DirtyLines {
     fence("more dirty lines than fit", "they are forgotten");
   }
 
+  bool off_ = false;
   std::size_t count_ = 0;
   std::array<const char*, kLinesMax> lines_;
 };

@@ -22,15 +22,16 @@ static_assert(OnMedia<LogLine> && sizeof(LogLine) == kLineBytes);
 inline constexpr std::uint64_t kLogSequenceMax = (1ull << 48) - 1;
 
 inline std::uint64_t log_seal(const std::uint64_t (&word)[7], std::uint64_t sequence) {
-  std::uint32_t crc = crc32c_u64(~0u, sequence);
+  std::uint64_t crc = crc32c_wide(~0u, sequence);
 #pragma GCC unroll 7
-  for (const std::uint64_t w : word) crc = crc32c_u64(crc, w);
+  for (const std::uint64_t w : word) crc = crc32c_wide(crc, w);
   return sequence << 16 | ((crc ^ crc >> 16) & 0xffff);
 }
 
 // Writes and flushes one record. It is durable after the caller's fence. REQUIRES: `sequence` is
 // not 0. Cost: one line.
-inline void write_log_line(LogLine& line, const std::uint64_t (&word)[7], std::uint64_t sequence) {
+[[gnu::always_inline]] inline void write_log_line(LogLine& line, const std::uint64_t (&word)[7],
+                                                  std::uint64_t sequence) {
   if (!TENUTO_PLANT("pm_log_seal_not_zeroed_first")) store_ordered(line.seal, 0);
   if (TENUTO_PLANT("pm_log_seal_before_words")) store_ordered(line.seal, log_seal(word, sequence));
 #pragma GCC unroll 7

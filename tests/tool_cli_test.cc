@@ -325,6 +325,34 @@ TEST_F(ToolCli, compact_gives_space_back) {
   EXPECT_EQ(run({"check", pool}).code, 0);
 }
 
+TEST_F(ToolCli, gc_lists_lost_objects_and_frees_them_if_asked_to) {
+  const std::string pool = new_pool("a.tnt");
+  ASSERT_EQ(run({"put", pool, "key", "value", "-q"}).code, 0);
+  EXPECT_EQ(run_json({"gc", pool})["lost_blocks"], 0);
+  {
+    Result<Pool> p = Pool::open(pool);
+    ASSERT_TRUE(p);
+    Ptr<char>* const root = *p->root<Ptr<char>>("r");
+    for (const std::uint64_t type : {0, 0, 7}) {
+      ASSERT_EQ(p->malloc_to(100, root->word(), {.type = type}), Status::ok);
+      *root = nullptr;
+      persist(root->word(), "the only pointer", "the object is lost");
+    }
+  }
+  const json seen = run_json({"gc", pool});
+  EXPECT_EQ(seen["reached_blocks"], 1);
+  EXPECT_EQ(seen["lost_blocks"], 2);
+  EXPECT_EQ(seen["lost"][0]["block_bytes"], 112);
+  EXPECT_EQ(seen["walked"][0]["type"], 7);
+  EXPECT_EQ(seen["freed_blocks"], 0);
+  const Outcome text = run({"gc", pool, "--free"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("2 blocks of 112 bytes"), std::string::npos) << text.out;
+  EXPECT_EQ(run_json({"gc", pool})["lost_blocks"], 0);
+  EXPECT_EQ(run({"check", pool}).code, 0);
+  expect({"gc", pool, "-q"}, "");
+}
+
 TEST_F(ToolCli, collections_are_renamed_and_records_have_lifetimes) {
   const std::string pool = new_pool("a.tnt");
   expect({"collections", pool, "--make", "sessions", "--expires"}, "");

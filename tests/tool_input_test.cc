@@ -97,6 +97,7 @@ TEST_F(ToolInput, a_pipe_is_no_pool_and_is_not_waited_for) {
       {"load", pipe, path("in.tsv"), "--create"},
       {"collections", pipe},
       {"compact", pipe},
+      {"gc", pipe},
       {"backup", pipe, path("new.tnt")},
       {"create", pipe, "--force"},
   };

@@ -190,6 +190,13 @@ Run add_compact(CommandLine& line) {
   return [args] { return run_compact(*args); };
 }
 
+Run add_gc(CommandLine& line) {
+  const auto args = std::make_shared<GcArgs>();
+  line.add_common(*args, false);
+  line.add_flag("--free", args->free, "Free the objects that nothing leads to");
+  return [args] { return run_gc(*args); };
+}
+
 Run add_crash_kill(CommandLine& line) {
   const auto args = std::make_shared<CrashKillArgs>();
   args->options.kills = 0;
@@ -290,6 +297,10 @@ constexpr std::array kCommands = {
             add_collections},
     Command{"backup", "Write all of a pool's records, in all collections, to a new pool",
             "  tenuto backup books.tnt books-today.tnt", add_backup},
+    Command{"gc", "List the objects that no pointer leads to, and free them if asked to",
+            "  tenuto gc app.tnt\n"
+            "  tenuto gc app.tnt --free --json",
+            add_gc},
     Command{"compact", "Give space back that erased and replaced records left behind",
             "  tenuto compact books.tnt\n"
             "  tenuto compact books.tnt --moves 100000 --json",

@@ -120,6 +120,11 @@ struct CompactArgs : CommonArgs {
   std::uint64_t occupancy = 70;  // per cent
 };
 
+struct GcArgs : CommonArgs {
+  bool free = false;
+};
+
+Error run_gc(const GcArgs& args);
 Error run_compact(const CompactArgs& args);
 Error run_collections(const CollectionsArgs& args);
 Error run_backup(const BackupArgs& args);

@@ -33,6 +33,7 @@
 #include <utility>
 
 #include "tenuto/alloc_options.h"
+#include "tenuto/garbage.h"
 #include "tenuto/persist.h"
 #include "tenuto/pool_options.h"
 #include "tenuto/pool_stats.h"
@@ -303,6 +304,15 @@ class TENUTO_API Pool {
   // or more. Other threads may work meanwhile. An allocation of theirs may find the pool full, or
   // make it grow, because of 2 MiB that this call holds. ok | read_only | corrupt | io | closed.
   Status trim();
+
+  // What the program allocated and lost: objects that neither the root object nor a walk by type
+  // leads to (tenuto/garbage.h). With options.free they are freed, 256 at a time, each time in one
+  // transaction: durable and atomic. REQUIRES: no other thread is in a call of the pool, and no
+  // thread keeps an object alive by a pointer in DRAM alone. ok | busy (an object transaction is
+  // open) | corrupt (the root word leads to no object) | full | io (also: no thread to give) |
+  // read_only (with free) | closed | forked. Reads every reachable object once; memory for marks:
+  // a bit for 16 bytes of the pool.
+  Result<Garbage> find_garbage(const GarbageOptions& options = {}, Report* report = nullptr);
 
   PoolInfo info() const;
   PoolStats stats() const;

@@ -23,6 +23,7 @@
 #include "file/pool_file.h"
 #include "frame/frames.h"
 #include "tenuto/alloc_options.h"
+#include "tenuto/garbage.h"
 #include "tenuto/pool_options.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
@@ -69,6 +70,8 @@ struct Evacuation {
 // The usable bytes of the block that reserve or reserve_typed gives for these arguments. too_large
 // | invalid_argument.
 Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align, bool typed = false);
+
+class BlockMarks;
 
 class Heap {
  public:
@@ -125,6 +128,17 @@ class Heap {
   // The first block of the type that starts at or behind `from`; null when there is none. See
   // Pool::first.
   PoolOffset find_typed(PoolOffset from, std::uint64_t type) const;
+
+  // --- by pointers (reach.cc) --------------------------------------------------------------------
+  struct Reached {
+    std::uint64_t blocks = 0;
+    std::uint64_t bytes = 0;
+  };
+  // Marks the allocated logged blocks that contain `from`, and all that their pointers lead to
+  // (tenuto/garbage.h). Blocks that have a mark already are not read. `reached` counts those that
+  // got one. Quiescent. io: the system has no threads. Throws bad_alloc.
+  Status reach(std::span<const PoolOffset> from, const GarbageOptions& options, BlockMarks& marks,
+               Reached& reached, Report* report);
 
   // From now on a thread asks for large pages, until close or the destructor (large_pages.h). Any
   // thread, once; throws nothing.

@@ -199,6 +199,9 @@ struct Heap::State {
   const std::uint64_t& mark_typed(PoolOffset block);
   PoolOffset find_in_slab(PoolOffset from, std::uint64_t type) const;
 
+  // --- reach.cc
+  struct Tracer;
+
   // --- replay.cc
   struct Replay;
   Status read_lane(const pm::Lane& lane, std::vector<pm::LogLine*>& sealed,

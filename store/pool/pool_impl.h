@@ -64,6 +64,9 @@ struct PoolImpl {
   Result<void*> root(std::string_view layout, std::uint64_t bytes, Report* report);
   Result<void*> grow_root(std::string_view layout, std::uint64_t bytes, const MigrateRoot& migrate,
                           Report* report);
+  // garbage.cc. `lost` gets the blocks that Garbage::lost counts.
+  Result<Garbage> find_garbage(const GarbageOptions& options, std::vector<PoolOffset>& lost,
+                               Report* report);
   // Checks every layer below the store. REQUIRES: no other call is under way.
   Status validate(Report* report);
 

@@ -1,0 +1,56 @@
+// Garbage: objects that a program allocated and lost, so that no pointer leads to them.
+// Pool::find_garbage lists it, and frees it if asked to.
+//
+// It follows pointers from the root object. It looks at each aligned word of an object as a Ptr and
+// as a VPtr, and takes for a pointer whatever leads to an allocated block (conservative marking,
+// Boehm and Weiser 1988; Makalu and Ralloc for persistent memory). So a number that looks like a
+// pointer keeps a block, and no block is lost. A Ptr may point into a block, a VPtr points to its
+// begin. Pointers in records of the store, in other pools and in DRAM do not count. A filter for a
+// type tells where its pointers are, which is exact and faster.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "tenuto/abi.h"
+
+namespace TENUTO_NS {
+
+// Calls visit(target) for every pointer of the object; null targets may be passed. It runs in
+// several threads at once, and must not call the pool.
+using PointerFilter = std::function<void(const void* object, std::uint64_t bytes,
+                                         const std::function<void(const void*)>& visit)>;
+
+struct GarbageOptions {
+  // By type (AllocOptions::type). Objects of other types, and those without one, are read word by
+  // word.
+  std::map<std::uint64_t, PointerFilter> filters = {};
+  bool free = false;     // frees Garbage::lost
+  unsigned threads = 0;  // 0: one a core
+};
+
+// Blocks of one type and size.
+struct GarbageRow {
+  std::uint64_t type = 0;         // 0: none
+  std::uint64_t block_bytes = 0;  // usable bytes of each
+  std::uint64_t blocks = 0;
+
+  std::uint64_t bytes() const { return blocks * block_bytes; }
+};
+
+struct Garbage {
+  std::uint64_t reached_blocks = 0;  // the root object, and what it leads to
+  std::uint64_t reached_bytes = 0;
+  // Objects with a type that the root does not lead to, and what only these lead to. A walk by type
+  // (Pool::objects) reaches them, so they are never freed. Sorted by type and size.
+  std::vector<GarbageRow> walked;
+  // Objects without a type that nothing leads to. Sorted by size.
+  std::vector<GarbageRow> lost;
+  std::uint64_t freed_blocks = 0;
+  std::uint64_t freed_bytes = 0;
+  double mark_ms = 0;  // what following the pointers took
+};
+
+}  // namespace TENUTO_NS

@@ -1,0 +1,182 @@
+// What pointers lead to: a parallel mark over the logged blocks of a quiescent pool. Nothing here
+// changes the pool.
+//
+// A thread has a stack of marked blocks that it has not read yet. The next ones wait in a short
+// queue, so that their lines are on the way. While fewer threads work than there are, a thread
+// gives the older half of its stack to another one, as a oneTBB task.
+#include <tbb/task_arena.h>
+#include <tbb/task_group.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <utility>
+
+#include "heap/block_marks.h"
+#include "heap/heap_state.h"
+#include "heap/morph.h"
+#include "pm/parallel.h"
+#include "pm/plant.h"
+#include "tenuto/ptr.h"
+#include "tenuto/vptr.h"
+
+namespace TENUTO_NS::heap {
+
+struct Heap::State::Tracer {
+  const State& s;
+  const std::map<std::uint64_t, PointerFilter>& filters;
+  BlockMarks& marks;
+  std::vector<Block> extents = {};    // that are allocated, by offset
+  tbb::task_group* others = nullptr;  // null: this thread alone
+  int threads = 1;
+  std::atomic<int> walks = 1;  // under way, or about to be
+  std::atomic<std::uint64_t> blocks = 0;
+  std::atomic<std::uint64_t> bytes = 0;
+
+  static constexpr std::size_t kAhead = 8;  // blocks whose lines are on the way
+
+  void find_extents() {
+    s.extents.for_each(Kind::logged, [this](PoolOffset o, std::uint64_t n) {
+      if (s.extents.find(o, Kind::logged, Wanted::allocated)) extents.push_back({o, n});
+    });
+    std::sort(extents.begin(), extents.end(),
+              [](const Block& a, const Block& b) { return a.offset < b.offset; });
+  }
+
+  // The allocated logged block that contains o. No offset: there is none.
+  Block containing(PoolOffset o) const {
+    const PageTable::Entry e = s.pages.find(o);
+    if (e.owner == PageOwner::none) return extent_containing(o);
+    const Slab& slab = *e.slab();
+    if (const Block b = block_of(slab, o); b.offset) return b;
+    const OldPart* old = slab.old.load(std::memory_order_relaxed);
+    return old == nullptr ? Block{} : block_of(*old->slab, o);
+  }
+  static Block block_of(const Slab& part, PoolOffset o) {
+    if (!is_logged(part.kind) || o < part.offset + part.data_offset) return {};
+    const auto i =
+        static_cast<unsigned>((o.value - part.offset.value - part.data_offset) / part.block_bytes);
+    if (i >= part.blocks || !part.live(i)) return {};
+    return {part.block_offset(i), part.block_bytes};
+  }
+  Block extent_containing(PoolOffset o) const {
+    const auto after =
+        std::upper_bound(extents.begin(), extents.end(), o,
+                         [](PoolOffset at, const Block& b) { return at < b.offset; });
+    if (after == extents.begin()) return {};
+    const Block& b = *std::prev(after);
+    return o < b.offset + b.bytes ? b : Block{};
+  }
+
+  // One thread's work.
+  struct Walk {
+    Tracer& tracer;
+    std::vector<Block> stack = {};
+    std::array<Block, kAhead> ahead = {};
+    std::size_t next = 0;     // of `ahead`, a ring
+    std::size_t waiting = 0;  // in it
+    std::uint64_t blocks = 0;
+    std::uint64_t bytes = 0;
+
+    void found(const Block& b) {
+      if (!tracer.marks.set(b.offset)) return;
+      blocks += 1;
+      bytes += b.bytes;
+      stack.push_back(b);
+    }
+    // A word may point into a block if it is a Ptr, or to its begin.
+    void target(const void* p, bool inside) {
+      if (!tracer.s.file.contains(p)) return;
+      const PoolOffset o = tracer.s.file.offset_of(p);
+      const Block b = tracer.containing(o);
+      if (b.offset && (inside || b.offset == o)) found(b);
+    }
+    void word(const std::uint64_t& at) {
+      const std::uint64_t raw = __atomic_load_n(&at, __ATOMIC_RELAXED);
+      if (raw == 0) return;
+      if ((raw & 1) != 0) target(PtrWord::decode(&at, raw), true);
+      if (TENUTO_PLANT("heap_reach_passes_versioned_words_over")) return;
+      if (const void* p = VPtrWord::decode(&at, raw)) target(p, false);
+    }
+    void read(const Block& b) {
+      const auto* const at = tracer.s.file.at<std::uint64_t>(b.offset);
+      if (!tracer.filters.empty()) {
+        const std::uint64_t* const type = tracer.s.type_word(b.offset);
+        const auto filter = tracer.filters.find(type == nullptr ? 0 : *type);
+        if (filter != tracer.filters.end()) {
+          filter->second(at, b.bytes, [this](const void* p) {
+            if (p != nullptr) target(p, true);
+          });
+          return;
+        }
+      }
+      const std::size_t words = b.bytes / sizeof(std::uint64_t);
+      const std::size_t end = TENUTO_PLANT("heap_reach_reads_half_a_block") ? words / 2 : words;
+      for (std::size_t i = 0; i < end; ++i) word(at[i]);
+    }
+    // The block whose line was asked for longest ago. No offset: there is none left.
+    Block take() {
+      for (; waiting < kAhead && !stack.empty(); ++waiting) {
+        const Block& b = ahead[(next + waiting) % kAhead] = stack.back();
+        __builtin_prefetch(tracer.s.file.at<char>(b.offset));
+        stack.pop_back();
+      }
+      if (waiting == 0) return {};
+      waiting -= 1;
+      const Block due = ahead[next];
+      next = (next + 1) % kAhead;
+      return due;
+    }
+    void run() {
+      for (Block b = take(); b.offset; b = take()) {
+        read(b);
+        if (stack.size() > 1 && tracer.wants_work()) tracer.share(stack);
+      }
+      tracer.walks.fetch_sub(1, std::memory_order_relaxed);
+      tracer.blocks.fetch_add(blocks, std::memory_order_relaxed);
+      tracer.bytes.fetch_add(bytes, std::memory_order_relaxed);
+    }
+  };
+
+  bool wants_work() const { return walks.load(std::memory_order_relaxed) < threads; }
+  // Gives another thread the older half: it leads to more.
+  void share(std::vector<Block>& stack) {
+    const auto half = stack.begin() + static_cast<std::ptrdiff_t>(stack.size() / 2);
+    std::vector<Block> given(stack.begin(), half);
+    stack.erase(stack.begin(), half);
+    if (TENUTO_PLANT("heap_reach_loses_what_it_shares")) return;
+    walks.fetch_add(1, std::memory_order_relaxed);
+    others->run([this, given = std::move(given)] {
+      Walk w{*this, given};
+      w.run();
+    });
+  }
+};
+
+Status Heap::reach(std::span<const PoolOffset> from, const GarbageOptions& options,
+                   BlockMarks& marks, Reached& reached, Report* report) {
+  State::Tracer tracer{*state_, options.filters, marks};
+  tracer.find_extents();
+  const auto work = [&](bool parallel) {
+    State::Tracer::Walk first{tracer};
+    for (const PoolOffset o : from) {
+      if (const Block b = tracer.containing(o); b.offset) first.found(b);
+    }
+    if (!parallel) {
+      first.run();
+      return Status::ok;
+    }
+    tbb::task_group others;
+    tracer.others = &others;
+    tracer.threads = tbb::this_task_arena::max_concurrency();
+    others.run_and_wait([&] { first.run(); });
+    return Status::ok;
+  };
+  const Status s = pm::in_arena(options.threads, work);
+  if (s != Status::ok) return fail(s, report, pm::kNoThreadHere, state_->file.path());
+  reached.blocks += tracer.blocks.load(std::memory_order_relaxed);
+  reached.bytes += tracer.bytes.load(std::memory_order_relaxed);
+  return Status::ok;
+}
+
+}  // namespace TENUTO_NS::heap

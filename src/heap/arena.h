@@ -16,6 +16,7 @@
 #include "heap/frame_source.h"
 #include "heap/page_table.h"
 #include "heap/slab.h"
+#include "pm/short_lock.h"
 
 namespace TENUTO_NS::heap {
 
@@ -65,7 +66,7 @@ class Arena {
     }
   }
 
-  std::mutex mu;  // guards the lists here, and the fields of Slab that are marked so
+  pm::ShortLock mu;  // guards the lists here, and the fields of Slab that are marked so
 
  private:
   struct List {

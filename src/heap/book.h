@@ -42,6 +42,7 @@
 #include "heap/frame_source.h"
 #include "heap/heap.h"
 #include "heap/slots.h"
+#include "pm/short_lock.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::heap {
@@ -205,7 +206,7 @@ class Book {
   std::atomic<std::int64_t> spare_ = 0;
   std::atomic<bool> wants_tending_ = false;  // a chunk was begun
 
-  mutable std::mutex mu_;
+  mutable pm::ShortLock mu_;
   // Guarded by mu_.
   std::vector<BookPlace> segments_;  // in the order of their list
   std::uint64_t chunks_ = 0;         // in the list

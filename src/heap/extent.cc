@@ -47,7 +47,7 @@ std::uint64_t Extents::carve(std::uint64_t from, const Fit& fit, Kind kind) {
 
 // Takes 4 MiB if possible, else 2 MiB. If the other half of the region belongs to extents, both
 // halves become one chunk. Returns the free extent that contains the new half.
-Result<std::uint64_t> Extents::new_chunk(unsigned core, std::unique_lock<std::mutex>& lock) {
+Result<std::uint64_t> Extents::new_chunk(unsigned core, std::unique_lock<pm::ShortLock>& lock) {
   lock.unlock();
   unsigned order = frame::kOrderMax;
   Result<PoolOffset> got = frames_.get_unfilled(order, core);

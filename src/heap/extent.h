@@ -33,6 +33,7 @@
 #include "heap/decay.h"
 #include "heap/free_extents.h"
 #include "heap/slots.h"
+#include "pm/short_lock.h"
 
 namespace TENUTO_NS::heap {
 
@@ -139,7 +140,7 @@ class Extents {
   bool move_state(PoolOffset o, ExtentState from, ExtentState to);
   void change_state(PoolOffset o, ExtentState to);
   // REQUIRES: mu_ is held.
-  Result<std::uint64_t> new_chunk(unsigned core, std::unique_lock<std::mutex>& lock);
+  Result<std::uint64_t> new_chunk(unsigned core, std::unique_lock<pm::ShortLock>& lock);
   enum class Age : std::uint8_t { young, old };
   std::uint64_t put_free(std::uint64_t frame, std::uint64_t frames, Age age = Age::young);
   void add_free(std::uint64_t frame, std::uint64_t frames, AgeOrder age = {});
@@ -150,8 +151,8 @@ class Extents {
   // Patient: also while pages are being joined (Holes::punch). A call of a user is not, unless
   // decay_ms is 0.
   enum class Patient : bool { no, yes };
-  void purge(std::unique_lock<std::mutex>& lock, std::uint64_t want, Patient patient);
-  bool purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& want, Patient patient);
+  void purge(std::unique_lock<pm::ShortLock>& lock, std::uint64_t want, Patient patient);
+  bool purge_oldest(std::unique_lock<pm::ShortLock>& lock, std::uint64_t& want, Patient patient);
   void give_back(std::uint64_t frame);
   void give_back_whole(std::uint64_t frame);
   std::int64_t now_ms() const;
@@ -192,7 +193,7 @@ class Extents {
   std::mutex recover_mu_;
   // Guarded by recover_mu_.
   std::vector<Recovered> recovered_;  // by offset; empty after build
-  mutable std::mutex mu_;
+  mutable pm::ShortLock mu_;
   // Guarded by mu_.
   std::vector<std::uint8_t> halves_;  // of each 4-MiB region: bits of the halves in chunks
   std::map<std::uint64_t, std::uint64_t> huge_;  // first frame -> frames

@@ -47,14 +47,14 @@ void Extents::decay() {
   purge(lock, decay_.excess(now, free_.frames_resident()), patient);
 }
 
-void Extents::purge(std::unique_lock<std::mutex>& lock, std::uint64_t want, Patient patient) {
+void Extents::purge(std::unique_lock<pm::ShortLock>& lock, std::uint64_t want, Patient patient) {
   while (want > 0 && free_.oldest() != 0) {
     if (!purge_oldest(lock, want, patient)) return;
   }
 }
 
 // Gives back pages from the end of the oldest free extent: as many as wanted, or all that it has.
-bool Extents::purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& want,
+bool Extents::purge_oldest(std::unique_lock<pm::ShortLock>& lock, std::uint64_t& want,
                            Patient patient) {
   const std::uint64_t frame = free_.oldest();
   const ExtentWord w = slots_[frame].get();

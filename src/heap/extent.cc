@@ -8,15 +8,23 @@
 
 namespace TENUTO_NS::heap {
 
-Extents::Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& options)
+namespace {
+constexpr unsigned kShardsMax = 255;  // a byte names one
+}
+
+Extents::Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& options,
+                 unsigned shards)
     : file_(file),
       frames_(frames),
       options_(options),
       slots_(file.bytes_max()),
       book_(file, frames, slots_, options),
-      halves_(file.bytes_max() / kChunkBytes + 1),
-      free_(slots_),
-      decay_(options, now_ms()) {
+      regions_(file.bytes_max() / kChunkBytes + 1),
+      halves_(std::make_unique<std::atomic<std::uint8_t>[]>(regions_)),
+      owner_(std::make_unique<std::atomic<std::uint8_t>[]>(regions_)) {
+  for (unsigned i = 0; i < std::min(shards, kShardsMax); ++i) {
+    shards_.push_back(std::make_unique<Shard>(slots_, options, now_ms()));
+  }
   frames.set_reclaim([this] { return give_back_free(); });
 }
 
@@ -26,29 +34,27 @@ Extents::Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& opt
 // So every new free extent counts its holes again, also one that was in use. Reason: in a file with
 // holes, open takes reserved but never written space for a hole, and this may be at the end of an
 // extent in use.
-void Extents::add_free(std::uint64_t frame, std::uint64_t frames, AgeOrder age) {
-  free_.add(frame, frames, frames - frames_.holes().count(frame, frames), age);
+void Extents::add_free(Shard& shard, std::uint64_t frame, std::uint64_t frames, AgeOrder age) {
+  shard.free.add(frame, frames, frames - frames_.holes().count(frame, frames), age);
 }
 
 // Cuts the request out of a free extent. The rest stays free and keeps its age.
-std::uint64_t Extents::carve(std::uint64_t from, const Fit& fit, Kind kind) {
+std::uint64_t Extents::carve(Shard& shard, std::uint64_t from, const Fit& fit, Kind kind) {
   const ExtentWord w = slots_[from].get();
-  const AgeOrder age = free_.remove(from);
+  const AgeOrder age = shard.free.remove(from);
   const std::uint64_t at = round_up(from, fit.align);
   const std::uint64_t end = at + fit.frames;
   const std::uint64_t behind = from + w.frames() - end;
-  if (at > from) add_free(from, at - from, age);
-  if (behind > 0) add_free(end, behind, age);
+  if (at > from) add_free(shard, from, at - from, age);
+  if (behind > 0) add_free(shard, end, behind, age);
   slots_[at].set(ExtentWord::make(ExtentState::reserved, kind, fit.frames));
-  taken_ += 1;
-  taken_frames_ += fit.frames;
+  shard.taken.add(fit.frames);
   return at;
 }
 
 // Takes 4 MiB if possible, else 2 MiB. If the other half of the region belongs to extents, both
 // halves become one chunk. Returns the free extent that contains the new half.
-Result<std::uint64_t> Extents::new_chunk(unsigned core, std::unique_lock<pm::ShortLock>& lock) {
-  lock.unlock();
+Result<std::uint64_t> Extents::new_chunk(unsigned core, Shard*& shard, Lock& lock) {
   unsigned order = frame::kOrderMax;
   Result<PoolOffset> got = frames_.get_unfilled(order, core);
   if (!got) {
@@ -57,26 +63,58 @@ Result<std::uint64_t> Extents::new_chunk(unsigned core, std::unique_lock<pm::Sho
   }
   // Other threads will cut extents from it, and their fences do not cover this thread's flush.
   if (got) fence("frames of a chunk", "extents are cut from it");
-  lock.lock();
   if (!got) return got.error();
   const std::uint64_t first = frame_of_offset(*got).value;
   const std::uint64_t frames = std::uint64_t{1} << order;
+  const std::uint64_t region = first / kChunkFrames;
+  unsigned halves = 0;
   for (std::uint64_t f = first; f < first + frames; f += kHugeFrames) {
-    halves_of(f) |= static_cast<std::uint8_t>(1u << (f / kHugeFrames % 2));
+    halves |= 1u << (f / kHugeFrames % 2);
   }
-  return put_free(first, frames);
+  {
+    const std::lock_guard regions(regions_mu_);
+    const unsigned before = halves_[region].load(std::memory_order_relaxed);
+    const unsigned mine = core % static_cast<unsigned>(shards_.size());
+    if (before == 0) owner_[region].store(static_cast<std::uint8_t>(mine));
+    halves_[region].store(static_cast<std::uint8_t>(before | halves), std::memory_order_release);
+  }
+  shard = &owner_of(first);
+  lock = Lock(shard->mu);
+  return put_free(*shard, first, frames);
+}
+
+std::uint64_t Extents::borrow(const Fit& fit, std::uint64_t from_frames, Shard*& shard,
+                              Lock& lock) {
+  for (const auto& other : shards_) {
+    if (other.get() == shard) continue;
+    Lock held(other->mu);
+    if (other->free.frames_free() < from_frames) continue;
+    const std::uint64_t from = other->free.best(fit.frames, fit.align);
+    if (from == 0) continue;
+    shard = other.get();
+    lock = std::move(held);
+    return from;
+  }
+  return 0;
 }
 
 Result<std::uint64_t> Extents::take_small(const Fit& fit, Kind kind, unsigned core) {
-  std::unique_lock lock(mu_);
-  std::uint64_t from = free_.best(fit.frames, fit.align);
+  Shard* shard = shards_[core % shards_.size()].get();
+  Lock lock(shard->mu);
+  std::uint64_t from = shard->free.best(fit.frames, fit.align);
   if (from == 0) {
-    const Result<std::uint64_t> fresh = new_chunk(core, lock);
-    if (!fresh) return fresh.error();
-    from = *fresh;  // has a whole huge frame: room for every request
+    lock.unlock();
+    from = borrow(fit, kLentFrom, shard, lock);
+  }
+  if (from == 0) {
+    const Result<std::uint64_t> fresh = new_chunk(core, shard, lock);
+    // A fresh chunk has a whole huge frame: room for every request.
+    if (!fresh) shard = nullptr;
+    from = fresh ? *fresh : borrow(fit, 1, shard, lock);
+    if (from == 0) return fresh.error();
   }
   const bool all_there = slots_[from].get().resident() == slots_[from].get().frames();
-  const std::uint64_t frame = carve(from, fit, kind);
+  const std::uint64_t frame = carve(*shard, from, fit, kind);
   lock.unlock();
   if (all_there) [[likely]]
     return frame;
@@ -84,9 +122,8 @@ Result<std::uint64_t> Extents::take_small(const Fit& fit, Kind kind, unsigned co
   if (s == Status::ok) return frame;
   lock.lock();
   slots_[frame].set({});
-  taken_ -= 1;
-  taken_frames_ -= fit.frames;
-  put_free(frame, fit.frames, Age::old);
+  shard->taken.remove(fit.frames);
+  put_free(*shard, frame, fit.frames, Age::old);
   return s;
 }
 
@@ -98,18 +135,17 @@ Result<std::uint64_t> Extents::take_huge(std::uint64_t huge_frames, Kind kind, u
   const Result<PoolOffset> got = frames_.get_run(huge_frames, core);
   if (!got) return got.error();
   const std::uint64_t frame = frame_of_offset(*got).value;
-  const std::lock_guard lock(mu_);
+  const std::lock_guard lock(huge_mu_);
   node.key() = frame;
   huge_.insert(std::move(node));
   slots_[frame].set(ExtentWord::make(ExtentState::reserved, kind, frames));
-  taken_ += 1;
-  taken_frames_ += frames;
+  huge_taken_.add(frames);
   return frame;
 }
 
 Result<Block> Extents::reserve(std::uint64_t bytes, Kind kind, unsigned core, std::uint64_t align) {
   TENUTO_ASSERT(align >= kFrameBytes && align <= kHugeBytes && (align & (align - 1)) == 0);
-  tick();
+  tick(core);
   TENUTO_TRY(book_.promise());
   struct Promised {
     Book* book;
@@ -155,7 +191,7 @@ bool Extents::cancel(PoolOffset o) {
   if (!w.used() || !is_logged(w.kind())) return false;
   if (w.state() == ExtentState::killed) return true;
   if (!move_state(o, ExtentState::reserved, ExtentState::killed)) return false;
-  leaving_frames_.fetch_add(w.frames(), std::memory_order_relaxed);
+  count_leaving(o, static_cast<std::int64_t>(w.frames()));
   book_.unpromise();
   return true;
 }
@@ -174,7 +210,7 @@ const std::uint64_t& Extents::record(PoolOffset o) {
 
 void Extents::set_live(PoolOffset o) {
   change_state(o, ExtentState::live);
-  live_logged_.fetch_add(1, std::memory_order_relaxed);
+  count_live(o, 1);
 }
 
 const std::uint64_t& Extents::mark_free(PoolOffset o) {
@@ -189,16 +225,16 @@ bool Extents::claim(PoolOffset o) {
   const ExtentWord w = slots_.find(o);
   if (!is_logged(w.kind()) || w.state() != ExtentState::live) return false;
   if (!move_state(o, ExtentState::live, ExtentState::claimed)) return false;
-  live_logged_.fetch_sub(1, std::memory_order_relaxed);
-  leaving_frames_.fetch_add(w.frames(), std::memory_order_relaxed);
+  count_live(o, -1);
+  count_leaving(o, static_cast<std::int64_t>(w.frames()));
   return true;
 }
 
 void Extents::unclaim(PoolOffset o) {
   const bool claimed = move_state(o, ExtentState::claimed, ExtentState::live);
   TENUTO_ASSERT(claimed);
-  live_logged_.fetch_add(1, std::memory_order_relaxed);
-  leaving_frames_.fetch_sub(slots_.find(o).frames(), std::memory_order_relaxed);
+  count_live(o, 1);
+  count_leaving(o, -static_cast<std::int64_t>(slots_.find(o).frames()));
 }
 
 Result<Block> Extents::find(PoolOffset o, Kind kind, Wanted wanted) const {
@@ -222,40 +258,50 @@ void Extents::release(PoolOffset o, unsigned core) {
     fence("extent tombstone", "extent is reused");
   } else {
     TENUTO_ASSERT(w.state() == ExtentState::killed);
-    leaving_frames_.fetch_sub(w.frames(), std::memory_order_relaxed);
+    count_leaving(o, -static_cast<std::int64_t>(w.frames()));
   }
   if (w.kind() == Kind::typed) typed_.fetch_sub(1, std::memory_order_relaxed);
   const std::uint64_t frame = frame_of_offset(o).value;
-  {
-    const std::lock_guard lock(mu_);
-    taken_ -= 1;
-    taken_frames_ -= w.frames();
+  if (w.frames() <= kHugeFrames) {
+    Shard& shard = owner_of(frame);
+    const std::lock_guard lock(shard.mu);
+    shard.taken.remove(w.frames());
     slots_[frame].set({});
-    if (w.frames() <= kHugeFrames) {
-      put_free(frame, w.frames());
-    } else {
+    put_free(shard, frame, w.frames());
+  } else {
+    {
+      const std::lock_guard lock(huge_mu_);
+      huge_taken_.remove(w.frames());
+      slots_[frame].set({});
       huge_.erase(frame);
     }
+    frames_.put_run(o, w.frames() / kHugeFrames, core);
   }
-  if (w.frames() > kHugeFrames) frames_.put_run(o, w.frames() / kHugeFrames, core);
-  tick();
+  tick(core);
 }
 
 // Joins it with free neighbours in its chunk. Returns the free extent that contains it now.
-std::uint64_t Extents::put_free(std::uint64_t frame, std::uint64_t frames, Age age) {
+std::uint64_t Extents::put_free(Shard& shard, std::uint64_t frame, std::uint64_t frames, Age age) {
+  FreeExtents& free = shard.free;
   const auto absorb = [&](std::uint64_t neighbour) {
     const ExtentWord n = slots_[neighbour].get();
-    free_.remove(neighbour);
+    free.remove(neighbour);
     frame = std::min(frame, neighbour);
     frames += n.frames();
   };
   const std::uint64_t after = frame + frames;
-  if (after % kChunkFrames != 0 && free_.is_free(after)) absorb(after);
+  if (after % kChunkFrames != 0 && free.is_free(after)) absorb(after);
   if (frame % kChunkFrames != 0) {
-    if (const std::uint64_t before = free_.ending_at(frame - 1)) absorb(before);
+    if (const std::uint64_t before = free.ending_at(frame - 1)) absorb(before);
   }
-  add_free(frame, frames, {age == Age::old ? free_.oldest() : std::uint64_t{0}});
+  add_free(shard, frame, frames, {age == Age::old ? free.oldest() : std::uint64_t{0}});
   return frame;
+}
+
+std::vector<Extents::Lock> Extents::lock_all() const {
+  std::vector<Lock> all;
+  for (const auto& shard : shards_) all.emplace_back(shard->mu);
+  return all;
 }
 
 }  // namespace TENUTO_NS::heap

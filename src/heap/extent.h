@@ -17,8 +17,15 @@
 //   - An extent is free only when its tombstone is durable. Only then may it be reused, or a hole
 //     be punched.
 //
-// Locks: mu_ guards the free extents. Lookups and state changes of one extent take no lock. The log
-// has its own lock and may ask for frames while it holds it, hence take mu_. Never the other order.
+// Shards: each core has free extents of its own, those of the chunks that it took, under a lock of
+// its own. So threads on different cores share neither lock nor lines. An extent is free in the
+// shard that owns its 4-MiB region, whoever frees it. A shard without a fit borrows from one that
+// has more than kLentFrom free, else it takes a new chunk; when there is none, it borrows from any.
+// At open the first shard owns all regions.
+//
+// Locks, in this order: that of a shard (of all shards: by number), regions_mu_. Lookups and state
+// changes of one extent take none. The log has its own lock and may ask for frames while it holds
+// it, hence take those of shards. Never the other order.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +66,7 @@ struct ExtentStats {
 
 class Extents {
  public:
-  Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& options);
+  Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& options, unsigned shards);
 
   // Recovery, in this order. open reads the log. recover and mark correct it; both are thread-safe.
   // build makes chunks and free extents. With drop_unmarked it frees derived extents that were not
@@ -110,7 +117,7 @@ class Extents {
   Status validate(Report* report) const;
 
   // Called by operations now and then. Reads the clock, rarely.
-  void tick();
+  void tick(unsigned core);
   // Gives wholly free huge frames back to the frame allocator. Returns whether there were any.
   bool give_back_free();
   // False: the system refused memory for the table of slots.
@@ -132,38 +139,89 @@ class Extents {
     std::uint64_t frames = 0;
     std::uint64_t align = 1;
   };
+  struct Taken {  // what is not free
+    std::uint64_t extents = 0;
+    std::uint64_t frames = 0;
+
+    void add(std::uint64_t n) {
+      extents += 1;
+      frames += n;
+    }
+    void remove(std::uint64_t n) {
+      extents -= 1;
+      frames -= n;
+    }
+  };
+  // In lines of its own.
+  struct alignas(2 * kLineBytes) Shard {
+    Shard(Slots& slots, const HeapOptions& o, std::int64_t now) : free(slots), decay(o, now) {}
+
+    mutable pm::ShortLock mu;
+    // Guarded by mu.
+    FreeExtents free;
+    Decay decay;
+    Taken taken;
+    // Of logged extents, by the owner of their region. A region may change hands meanwhile, so only
+    // the sums over all shards mean something.
+    std::atomic<std::uint64_t> live = 0;
+    std::atomic<std::uint64_t> leaving_frames = 0;  // claimed or killed
+    std::atomic<unsigned> looks = 0;  // operations since open, to read the clock seldom
+  };
+  using Lock = std::unique_lock<pm::ShortLock>;
+  static constexpr std::uint64_t kLentFrom = 4 * kChunkFrames;
 
   // --- extent.cc
   Result<std::uint64_t> take_small(const Fit& fit, Kind kind, unsigned core);
   Result<std::uint64_t> take_huge(std::uint64_t huge_frames, Kind kind, unsigned core);
-  std::uint64_t carve(std::uint64_t from, const Fit& fit, Kind kind);
+  std::uint64_t carve(Shard& shard, std::uint64_t from, const Fit& fit, Kind kind);
+  // A free extent for the request in any other shard, and that shard, locked; 0: none.
+  std::uint64_t borrow(const Fit& fit, std::uint64_t from_frames, Shard*& shard, Lock& lock);
   bool move_state(PoolOffset o, ExtentState from, ExtentState to);
   void change_state(PoolOffset o, ExtentState to);
-  // REQUIRES: mu_ is held.
-  Result<std::uint64_t> new_chunk(unsigned core, std::unique_lock<pm::ShortLock>& lock);
+  // Locks the shard that owns the new chunk.
+  Result<std::uint64_t> new_chunk(unsigned core, Shard*& shard, Lock& lock);
+  // REQUIRES for these: the lock of the shard is held, and it owns the region.
   enum class Age : std::uint8_t { young, old };
-  std::uint64_t put_free(std::uint64_t frame, std::uint64_t frames, Age age = Age::young);
-  void add_free(std::uint64_t frame, std::uint64_t frames, AgeOrder age = {});
-  std::uint8_t& halves_of(std::uint64_t frame) { return halves_[frame / kChunkFrames]; }
+  std::uint64_t put_free(Shard& shard, std::uint64_t frame, std::uint64_t frames,
+                         Age age = Age::young);
+  void add_free(Shard& shard, std::uint64_t frame, std::uint64_t frames, AgeOrder age = {});
+  std::uint8_t halves_of(std::uint64_t frame) const {
+    return halves_[frame / kChunkFrames].load(std::memory_order_acquire);
+  }
+  // The owner does not change while an extent of the region is in use, or while it is locked.
+  Shard& owner_of(std::uint64_t frame) const {
+    return *shards_[owner_[frame / kChunkFrames].load(std::memory_order_acquire)];
+  }
+  std::vector<Lock> lock_all() const;
+  void count_live(PoolOffset o, int change) const {
+    owner_of(frame_of_offset(o).value)
+        .live.fetch_add(static_cast<std::uint64_t>(change), std::memory_order_relaxed);
+  }
+  void count_leaving(PoolOffset o, std::int64_t frames) const {
+    owner_of(frame_of_offset(o).value)
+        .leaving_frames.fetch_add(static_cast<std::uint64_t>(frames), std::memory_order_relaxed);
+  }
+  std::uint64_t live_logged() const;
+  std::uint64_t leaving_frames() const;
 
   // --- extent_decay.cc
-  void decay();
+  void decay(unsigned core);
   // Patient: also while pages are being joined (Holes::punch). A call of a user is not, unless
   // decay_ms is 0.
   enum class Patient : bool { no, yes };
-  void purge(std::unique_lock<pm::ShortLock>& lock, std::uint64_t want, Patient patient);
-  bool purge_oldest(std::unique_lock<pm::ShortLock>& lock, std::uint64_t& want, Patient patient);
-  void give_back(std::uint64_t frame);
-  void give_back_whole(std::uint64_t frame);
+  void purge(Shard& shard, Lock& lock, std::uint64_t want, Patient patient);
+  bool purge_oldest(Shard& shard, Lock& lock, std::uint64_t& want, Patient patient);
+  void give_back(Shard& shard, std::uint64_t frame);
+  void give_back_whole(Shard& shard, std::uint64_t frame);
   std::int64_t now_ms() const;
 
   // --- extent_recover.cc
   // Calls f(frame, word) for each extent in all chunks.
   template <class F>
   void for_each_extent(const F& f) const {
-    for (std::uint64_t region = 0; region < halves_.size(); ++region) {
-      for (std::uint64_t i = halves_[region] == 2 ? kHugeFrames : 0;
-           i < frames_of_halves(halves_[region]);) {
+    for (std::uint64_t region = 0; region < regions_; ++region) {
+      const std::uint8_t halves = halves_of(region * kChunkFrames);
+      for (std::uint64_t i = halves == 2 ? kHugeFrames : 0; i < frames_of_halves(halves);) {
         const ExtentWord w = slots_[region * kChunkFrames + i].get();
         f(region * kChunkFrames + i, w);
         i += std::max<std::uint64_t>(w.frames(), 1);
@@ -186,21 +244,22 @@ class Extents {
   const HeapOptions& options_;
   Slots slots_;
   Book book_;
-  std::atomic<std::uint64_t> live_logged_ = 0;
-  std::atomic<std::uint64_t> typed_ = 0;           // in use or reserved
-  std::atomic<std::uint64_t> leaving_frames_ = 0;  // of logged extents: claimed or killed
-  std::atomic<unsigned> looks_ = 0;  // operations since open, to read the clock seldom
+  std::atomic<std::uint64_t> typed_ = 0;  // in use or reserved
   std::mutex recover_mu_;
   // Guarded by recover_mu_.
   std::vector<Recovered> recovered_;  // by offset; empty after build
-  mutable pm::ShortLock mu_;
-  // Guarded by mu_.
-  std::vector<std::uint8_t> halves_;  // of each 4-MiB region: bits of the halves in chunks
+  std::vector<std::unique_ptr<Shard>> shards_;
+  std::atomic<unsigned> decayed_ = 0;  // the shard that decays next, besides one's own
+  // Of each 4-MiB region: bits of the halves in chunks, and who owns it if it has any. Changed
+  // under regions_mu_.
+  pm::ShortLock regions_mu_;
+  const std::uint64_t regions_;
+  std::unique_ptr<std::atomic<std::uint8_t>[]> halves_;
+  std::unique_ptr<std::atomic<std::uint8_t>[]> owner_;
+  mutable std::mutex huge_mu_;
+  // Guarded by huge_mu_.
   std::map<std::uint64_t, std::uint64_t> huge_;  // first frame -> frames
-  FreeExtents free_;
-  Decay decay_;
-  std::uint64_t taken_ = 0;  // extents that are not free
-  std::uint64_t taken_frames_ = 0;
+  Taken huge_taken_;
 };
 
 }  // namespace TENUTO_NS::heap

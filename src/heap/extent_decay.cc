@@ -31,35 +31,45 @@ std::int64_t Extents::now_ms() const {
 }
 
 // A lost update of the count only shifts the next look at the clock.
-void Extents::tick() {
-  if (decay_.never()) return;
-  const unsigned n = looks_.load(std::memory_order_relaxed) + 1;
-  looks_.store(n, std::memory_order_relaxed);
-  if (n % kOperationsBetweenLooks == 0 || decay_.at_once()) decay();
+void Extents::tick(unsigned core) {
+  Shard& own = *shards_[core % shards_.size()];
+  if (own.decay.never()) return;
+  const unsigned n = own.looks.load(std::memory_order_relaxed) + 1;
+  own.looks.store(n, std::memory_order_relaxed);
+  if (n % kOperationsBetweenLooks == 0 || own.decay.at_once()) decay(core);
 }
 
-void Extents::decay() {
+// One's own shard, and another one in turn: its threads may have stopped.
+void Extents::decay(unsigned core) {
   if (!file_.may_punch()) return;
   const std::int64_t now = now_ms();
-  std::unique_lock lock(mu_);
-  // At once means at once: nothing may call again.
-  const Patient patient = decay_.at_once() ? Patient::yes : Patient::no;
-  purge(lock, decay_.excess(now, free_.frames_resident()), patient);
+  const auto decay_one = [&](unsigned i) {
+    Shard& shard = *shards_[i % shards_.size()];
+    Lock lock(shard.mu);
+    // At once means at once: nothing may call again.
+    const Patient patient = shard.decay.at_once() ? Patient::yes : Patient::no;
+    purge(shard, lock, shard.decay.excess(now, shard.free.frames_resident()), patient);
+  };
+  if (shards_.front()->decay.at_once()) {
+    for (unsigned i = 0; i < shards_.size(); ++i) decay_one(i);
+    return;
+  }
+  decay_one(core);
+  if (shards_.size() > 1) decay_one(decayed_.fetch_add(1, std::memory_order_relaxed));
 }
 
-void Extents::purge(std::unique_lock<pm::ShortLock>& lock, std::uint64_t want, Patient patient) {
-  while (want > 0 && free_.oldest() != 0) {
-    if (!purge_oldest(lock, want, patient)) return;
+void Extents::purge(Shard& shard, Lock& lock, std::uint64_t want, Patient patient) {
+  while (want > 0 && shard.free.oldest() != 0) {
+    if (!purge_oldest(shard, lock, want, patient)) return;
   }
 }
 
 // Gives back pages from the end of the oldest free extent: as many as wanted, or all that it has.
-bool Extents::purge_oldest(std::unique_lock<pm::ShortLock>& lock, std::uint64_t& want,
-                           Patient patient) {
-  const std::uint64_t frame = free_.oldest();
+bool Extents::purge_oldest(Shard& shard, Lock& lock, std::uint64_t& want, Patient patient) {
+  const std::uint64_t frame = shard.free.oldest();
   const ExtentWord w = slots_[frame].get();
   const std::uint64_t end = frame + w.frames();
-  free_.remove(frame);
+  shard.free.remove(frame);
   slots_[frame].set(ExtentWord::make(ExtentState::busy, Kind::logged, w.frames()));
   lock.unlock();
 
@@ -75,8 +85,8 @@ bool Extents::purge_oldest(std::unique_lock<pm::ShortLock>& lock, std::uint64_t&
 
   lock.lock();
   slots_[frame].set({});
-  const std::uint64_t now = put_free(frame, w.frames(), Age::old);
-  give_back_whole(now);
+  const std::uint64_t now = put_free(shard, frame, w.frames(), Age::old);
+  give_back_whole(shard, now);
   want -= std::min(want, found);
   return s == Status::ok && found > 0;  // else the next round would find the same extent
 }
@@ -85,52 +95,62 @@ void Extents::trim() {
   book_.tend(true);
   give_back_free();
   if (!file_.may_punch()) return;
-  std::unique_lock lock(mu_);
-  purge(lock, free_.frames_resident(), Patient::yes);
+  for (const auto& shard : shards_) {
+    Lock lock(shard->mu);
+    purge(*shard, lock, shard->free.frames_resident(), Patient::yes);
+  }
 }
 
 // --- frames --------------------------------------------------------------------------------------
 
 // Gives back a chunk that is wholly free and has no pages left: others can use its frames.
-void Extents::give_back_whole(std::uint64_t frame) {
+void Extents::give_back_whole(Shard& shard, std::uint64_t frame) {
   const ExtentWord w = slots_[frame].get();
   const std::uint64_t whole = halves_of(frame) == 3 ? kChunkFrames : kHugeFrames;
-  if (w.resident() == 0 && w.frames() == whole && frame % kHugeFrames == 0) give_back(frame);
+  if (w.resident() == 0 && w.frames() == whole && frame % kHugeFrames == 0) give_back(shard, frame);
 }
 
-// Cuts the whole huge frames out of a free extent and gives them back. REQUIRES: mu_ is held.
-void Extents::give_back(std::uint64_t frame) {
+// Cuts the whole huge frames out of a free extent and gives them back.
+void Extents::give_back(Shard& shard, std::uint64_t frame) {
   const std::uint64_t end = frame + slots_[frame].get().frames();
   const std::uint64_t first = round_up(frame, kHugeFrames);
   const std::uint64_t last = round_down(end, kHugeFrames);
   TENUTO_ASSERT(first < last);
-  const AgeOrder age = free_.remove(frame);
-  if (first > frame) add_free(frame, first - frame, age);
-  if (end > last) add_free(last, end - last, age);
+  const AgeOrder age = shard.free.remove(frame);
+  if (first > frame) add_free(shard, frame, first - frame, age);
+  if (end > last) add_free(shard, last, end - last, age);
   for (std::uint64_t f = first; f < last; f += kHugeFrames) {
-    halves_of(f) &= static_cast<std::uint8_t>(~(1u << (f / kHugeFrames % 2)));
+    {
+      const std::lock_guard regions(regions_mu_);
+      halves_[f / kChunkFrames].fetch_and(
+          static_cast<std::uint8_t>(~(1u << (f / kHugeFrames % 2))));
+    }
     frames_.put(offset_of_frame({f}), frame::kOrderHuge, 0);
   }
 }
 
 bool Extents::give_back_free() {
-  const std::lock_guard lock(mu_);
-  std::vector<std::uint64_t> whole;
-  free_.for_each_from(kHugeFrames, [&](std::uint64_t f, std::uint64_t frames) {
-    if (round_up(f, kHugeFrames) + kHugeFrames <= f + frames) whole.push_back(f);
-  });
-  for (const std::uint64_t f : whole) give_back(f);
-  return !whole.empty();
+  bool any = false;
+  for (const auto& shard : shards_) {
+    const std::lock_guard lock(shard->mu);
+    std::vector<std::uint64_t> whole;
+    shard->free.for_each_from(kHugeFrames, [&](std::uint64_t f, std::uint64_t frames) {
+      if (round_up(f, kHugeFrames) + kHugeFrames <= f + frames) whole.push_back(f);
+    });
+    for (const std::uint64_t f : whole) give_back(*shard, f);
+    any = any || !whole.empty();
+  }
+  return any;
 }
 
 // After the next open a half of a chunk without live extents has no owner. So its frame is given
 // back now.
 void Extents::close(unsigned core) {
-  const std::lock_guard lock(mu_);
+  const auto locks = lock_all();
   const auto live = [](const ExtentWord& w) {
     return w.state() == ExtentState::live || w.state() == ExtentState::claimed;
   };
-  std::vector<std::uint8_t> used(halves_.size());
+  std::vector<std::uint8_t> used(regions_);
   for_each_extent([&](std::uint64_t frame, const ExtentWord& w) {
     if (!live(w)) return;
     const std::uint64_t last = (frame + w.frames() - 1) / kHugeFrames;
@@ -138,11 +158,12 @@ void Extents::close(unsigned core) {
       used[h / 2] |= static_cast<std::uint8_t>(1u << (h % 2));
     }
   });
-  for (std::uint64_t h = 0; h < 2 * halves_.size(); ++h) {
+  for (std::uint64_t h = 0; h < 2 * regions_; ++h) {
     const unsigned bit = 1u << (h % 2);
-    if ((halves_[h / 2] & bit) == 0 || (used[h / 2] & bit) != 0) continue;
+    if ((halves_[h / 2].load() & bit) == 0 || (used[h / 2] & bit) != 0) continue;
     frames_.put(offset_of_frame({h * kHugeFrames}), frame::kOrderHuge, core);
   }
+  const std::lock_guard huge(huge_mu_);
   for (const auto& [frame, frames] : huge_) {
     if (live(slots_[frame].get())) continue;
     frames_.put_run(offset_of_frame({frame}), frames / kHugeFrames, core);

@@ -122,7 +122,8 @@ bool Extents::whole_huge_frames(PoolOffset o, std::uint64_t frames) const {
 }
 
 Status Extents::build_chunks(Report* report) {
-  const std::lock_guard lock(mu_);
+  const auto locks = lock_all();
+  const std::lock_guard huge(huge_mu_);
   std::uint64_t end_before = 0;
   std::uint64_t logged = 0;
   std::uint64_t typed = 0;
@@ -133,8 +134,7 @@ Status Extents::build_chunks(Report* report) {
     }
     end_before = r.offset.value + r.frames * kFrameBytes;
     slots_.at(r.offset).set(ExtentWord::make(ExtentState::live, r.kind, r.frames));
-    taken_ += 1;
-    taken_frames_ += r.frames;
+    (r.frames > kHugeFrames ? huge_taken_ : shards_.front()->taken).add(r.frames);
     logged += is_logged(r.kind) ? 1 : 0;
     typed += r.kind == Kind::typed ? 1 : 0;
     const std::uint64_t frame = frame_of_offset(r.offset).value;
@@ -143,10 +143,10 @@ Status Extents::build_chunks(Report* report) {
       continue;
     }
     for (std::uint64_t h = frame / kHugeFrames; h <= (end_before - 1) / kHugeBytes; ++h) {
-      halves_[h / 2] |= static_cast<std::uint8_t>(1u << (h % 2));
+      halves_[h / 2].fetch_or(static_cast<std::uint8_t>(1u << (h % 2)));
     }
   }
-  live_logged_.store(logged, std::memory_order_relaxed);
+  shards_.front()->live.store(logged, std::memory_order_relaxed);
   typed_.store(typed, std::memory_order_relaxed);
   recovered_.clear();
   recovered_.shrink_to_fit();
@@ -158,7 +158,7 @@ void Extents::fill_gaps() {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   const auto add_gap = [&] {
-    if (end > begin) add_free(begin, end - begin);
+    if (end > begin) add_free(owner_of(begin), begin, end - begin);
   };
   for_each_extent([&](std::uint64_t frame, const ExtentWord& w) {
     if (frame != end || frame % kChunkFrames == 0) {
@@ -179,10 +179,12 @@ Status Extents::own_frames(const std::function<Status(PoolOffset, std::uint64_t)
   for (const PoolOffset s : book_.segments()) {
     TENUTO_TRY(keep(s, kBookSegmentBytes / kFrameBytes));
   }
-  const std::lock_guard lock(mu_);
-  for (std::uint64_t h = 0; h < 2 * halves_.size(); ++h) {
-    if ((halves_[h / 2] >> (h % 2) & 1) == 0) continue;
-    const bool second = h % 2 == 1 && halves_[h / 2] == 3;
+  const auto locks = lock_all();
+  const std::lock_guard huge(huge_mu_);
+  for (std::uint64_t h = 0; h < 2 * regions_; ++h) {
+    const unsigned halves = halves_[h / 2].load();
+    if ((halves >> (h % 2) & 1) == 0) continue;
+    const bool second = h % 2 == 1 && halves == 3;
     if (second && TENUTO_PLANT("heap_second_half_of_chunk_not_kept")) continue;
     TENUTO_TRY(keep(offset_of_frame({h * kHugeFrames}), kHugeFrames));
   }
@@ -201,7 +203,8 @@ void Extents::for_each(Kind kind, const std::function<void(PoolOffset, std::uint
     }
   };
   {
-    const std::lock_guard lock(mu_);
+    const auto locks = lock_all();
+    const std::lock_guard huge(huge_mu_);
     for_each_extent(look);
     for (const auto& [frame, frames] : huge_) look(frame, slots_[frame].get());
   }
@@ -211,15 +214,37 @@ void Extents::for_each(Kind kind, const std::function<void(PoolOffset, std::uint
 ExtentStats Extents::stats() const {
   ExtentStats s;
   s.book = book_.stats();
-  s.live_logged = live_logged_.load(std::memory_order_relaxed);
-  const std::lock_guard lock(mu_);
-  s.count = taken_;
-  const std::uint64_t leaving = std::min(leaving_frames_.load(), taken_frames_);
-  s.allocated_bytes = (taken_frames_ - leaving) * kFrameBytes;
+  s.live_logged = live_logged();
+  Taken taken;
+  {
+    const std::lock_guard lock(huge_mu_);
+    taken = huge_taken_;
+  }
+  for (const auto& shard : shards_) {
+    const std::lock_guard lock(shard->mu);
+    const FreeExtents& free = shard->free;
+    taken.extents += shard->taken.extents;
+    taken.frames += shard->taken.frames;
+    s.reclaimed_bytes += free.frames_resident() * kFrameBytes;
+    s.retained_bytes += (free.frames_free() - free.frames_resident()) * kFrameBytes;
+  }
+  const std::uint64_t leaving = std::min(leaving_frames(), taken.frames);
+  s.count = taken.extents;
+  s.allocated_bytes = (taken.frames - leaving) * kFrameBytes;
   s.leaving_bytes = leaving * kFrameBytes;
-  s.reclaimed_bytes = free_.frames_resident() * kFrameBytes;
-  s.retained_bytes = (free_.frames_free() - free_.frames_resident()) * kFrameBytes;
   return s;
+}
+
+std::uint64_t Extents::live_logged() const {
+  std::uint64_t n = 0;
+  for (const auto& shard : shards_) n += shard->live.load(std::memory_order_relaxed);
+  return n;
+}
+
+std::uint64_t Extents::leaving_frames() const {
+  std::uint64_t n = 0;
+  for (const auto& shard : shards_) n += shard->leaving_frames.load(std::memory_order_relaxed);
+  return n;
 }
 
 Status Extents::validate_chunks(std::uint64_t entries, Report* report) const {
@@ -247,7 +272,8 @@ Status Extents::validate_chunks(std::uint64_t entries, Report* report) const {
     if ((end - 1) / kChunkFrames != frame / kChunkFrames) bad(frame, "extent leaves its chunk");
     const bool neighbour = frame == next && frame % kChunkFrames != 0;
     if (free_now && free_before && neighbour) bad(frame, "free neighbours not joined");
-    if (free_now && free_.ending_at(end - 1) != frame) bad(frame, "free extent without its end");
+    if (free_now && owner_of(frame).free.ending_at(end - 1) != frame)
+      bad(frame, "free extent without its end");
     free_before = free_now;
     next = end;
     if (!free_now) return count(frame, w);
@@ -257,18 +283,23 @@ Status Extents::validate_chunks(std::uint64_t entries, Report* report) const {
     resident_frames += w.resident();
   });
   for (const auto& [frame, frames] : huge_) count(frame, slots_[frame].get());
-  std::uint64_t listed = 0;
-  free_.for_each_from(1, [&](std::uint64_t frame, std::uint64_t frames) {
-    const ExtentWord w = slots_[frame].get();
-    if (w.state() != ExtentState::free || w.frames() != frames) bad(frame, "not free, but listed");
-    listed += frames;
-  });
+  std::uint64_t listed = 0, said_free = 0, said_resident = 0;
+  for (const auto& shard : shards_) {
+    shard->free.for_each_from(1, [&](std::uint64_t frame, std::uint64_t frames) {
+      const ExtentWord w = slots_[frame].get();
+      const bool is_free = w.state() == ExtentState::free && w.frames() == frames;
+      if (!is_free || &owner_of(frame) != shard.get()) bad(frame, "not free, but listed");
+      listed += frames;
+    });
+    said_free += shard->free.frames_free();
+    said_resident += shard->free.frames_resident();
+  }
   TENUTO_TRY(status);
-  const bool agree = listed == free_frames && free_.frames_free() == free_frames &&
-                     free_.frames_resident() == resident_frames;
+  const bool agree =
+      listed == free_frames && said_free == free_frames && said_resident == resident_frames;
   if (!agree) return damaged(report, {}, "free lists disagree");
-  if (logged != live_logged_.load()) return damaged(report, {}, "live extents are miscounted");
-  if (leaving != leaving_frames_.load()) return damaged(report, {}, "freed extents are miscounted");
+  if (logged != live_logged()) return damaged(report, {}, "live extents are miscounted");
+  if (leaving != leaving_frames()) return damaged(report, {}, "freed extents are miscounted");
   if (typed != typed_.load()) return damaged(report, {}, "extents with types are miscounted");
   if (live != entries) return damaged(report, {}, "entries and extents differ");
   return Status::ok;
@@ -277,7 +308,8 @@ Status Extents::validate_chunks(std::uint64_t entries, Report* report) const {
 Status Extents::validate(Report* report) const {
   TENUTO_TRY(book_.validate(report));
   const std::uint64_t entries = book_.stats().live_entries;
-  const std::lock_guard lock(mu_);
+  const auto locks = lock_all();
+  const std::lock_guard huge(huge_mu_);
   return validate_chunks(entries, report);
 }
 

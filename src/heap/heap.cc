@@ -17,6 +17,8 @@ namespace TENUTO_NS::heap {
 namespace {
 constexpr unsigned kBatchesBeforeGrowth = 8;  // of durable frees
 
+unsigned cores() { return std::max(1u, std::thread::hardware_concurrency()); }
+
 std::uint64_t record_zones_from(const HeapOptions& o) {
   constexpr std::uint64_t kLeast = 64u << 20;
   constexpr std::uint64_t kMemoryShare = 8;
@@ -35,10 +37,9 @@ Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapO
       lanes(l),
       pages(f.bytes_max()),
       frames(f, fr, record_zones_from(o)),
-      extents(f, frames, options),
+      extents(f, frames, options, cores()),
       lane_heaps(std::make_unique<std::atomic<LaneHeap*>[]>(kLanesMax)) {
-  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-  for (unsigned i = 0; i < cores; ++i) {
+  for (unsigned i = 0; i < cores(); ++i) {
     arenas.push_back(std::make_unique<Arena>(f, frames, pages, i, o.morph_occupancy));
   }
 }
@@ -134,7 +135,7 @@ Result<Block> Heap::State::reserve_in(LaneHeap& h, std::uint64_t bytes, Kind kin
 
 Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId class_id,
                                        Kind kind) {
-  extents.tick();
+  extents.tick(h.core);
   if (kind == Kind::record) {
     free_durable(h, kBatchesBeforeGrowth);
     if (cache.count() != 0) return cache.take();

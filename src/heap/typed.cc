@@ -160,9 +160,18 @@ PoolOffset Heap::State::find_in_slab(PoolOffset from, std::uint64_t type) const 
 
 PoolOffset Extents::find_typed(PoolOffset from, PoolOffset end, std::uint64_t type) const {
   if (typed_.load(std::memory_order_relaxed) == 0) return {};
-  const std::lock_guard lock(mu_);
   const std::uint64_t half = from.value / kHugeBytes;
-  const bool chunk = (halves_[half / 2] >> (half % 2) & 1) != 0;
+  const auto in_chunk = [&] { return (halves_[half / 2].load() >> (half % 2) & 1) != 0; };
+  // The lock keeps what is there from being cut anew. The owner may change until it is held.
+  const Shard* shard = &owner_of(from.value / kFrameBytes);
+  Lock lock(shard->mu);
+  for (const Shard* now = nullptr; (now = &owner_of(from.value / kFrameBytes)) != shard;) {
+    shard = now;
+    lock = {};  // never two of them
+    lock = Lock(shard->mu);
+  }
+  const bool chunk = in_chunk();
+  const std::unique_lock huge = chunk ? std::unique_lock<std::mutex>() : std::unique_lock(huge_mu_);
   std::uint64_t frame = round_up(from.value, kFrameBytes) / kFrameBytes;
   if (!chunk && frame % kHugeFrames != 0) return {};  // inside a huge object, or without owner
   while (frame < end.value / kFrameBytes) {

@@ -285,7 +285,8 @@ class TENUTO_API Pool {
   }
 
   // Everything that was acknowledged before, by any thread, is durable when this returns. (Only
-  // medium journal needs it.) ok | io, or why the pool turned read-only | closed | forked.
+  // medium journal needs it, and Consistency::gc, where it covers the calling thread.) ok | io, or
+  // why the pool turned read-only | closed | forked.
   Status sync();
 
   bool contains(const void* p) const;         // p is in this pool's mapping

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 
 #include "tenuto/abi.h"
+#include "tenuto/garbage.h"
 
 namespace TENUTO_NS {
 
@@ -69,6 +71,28 @@ struct JournalOptions {
   // clean close removes a file that this open has made; an older one stays, closed.
   bool keep = true;
 };
+
+// How the heap keeps malloc_to, free_from, publish and swap consistent over a crash (NVAlloc,
+// ASPLOS'22, has the same variants). It belongs to the pool. Transactions and the store are the
+// same in both: atomic, and durable as Durability says.
+enum class Consistency : std::uint8_t {
+  as_is = 0,  // what the pool has; a new pool gets `log`
+  // Each call is atomic and durable, and a crash leaks nothing.
+  log = 1,
+  // After a crash the pool keeps what its root object leads to, and frees the rest
+  // (tenuto/garbage.h tells how pointers are found; PoolOptions::filters). A call stores one word,
+  // writes no log and waits for nothing. It is durable after the calling thread's next Pool::sync,
+  // after 64 more calls on its lane, or after a close. A crash before may undo it, and of several
+  // calls any. Objects that only a walk by type reaches are lost in a crash. Two threads must never
+  // free one word. Blocks above 16 KiB, those with a type or zeros, and publish and swap have
+  // fences.
+  gc = 2,
+};
+
+constexpr const char* consistency_name(Consistency c) {
+  constexpr const char* kNames[] = {"as_is", "log", "gc"};
+  return kNames[static_cast<std::size_t>(c)];
+}
 
 // What is at the place of a pool's journal.
 enum class JournalFound : std::uint8_t {
@@ -137,6 +161,11 @@ struct PoolOptions {
   bool large_pages = true;
   // Adds Optane's published delays to medium `model` (reflush, random and sequential write).
   bool model_delays = false;
+  // Of a new pool. An open to write with another one than the pool has changes it, if the pool was
+  // closed cleanly (else invalid_argument).
+  Consistency consistency = Consistency::as_is;
+  // For pools with Consistency::gc, at an open after a crash. See tenuto/garbage.h.
+  std::map<std::uint64_t, PointerFilter> filters = {};
   unsigned stripes = 6;           // neighbouring blocks use so many bitmap lines in turn, 1..32
   unsigned recovery_threads = 0;  // 0: all cores
   HeapOptions heap = {};

@@ -82,10 +82,12 @@ struct PoolInfo {
   std::uint32_t version = 0;
   // The medium in use. If opened to read: the one that an open for writing would use.
   Medium medium = Medium::cache;
+  Consistency consistency = Consistency::log;
   bool power_cut_safe = false;  // the medium survives a power cut
   bool was_clean = true;        // the last close before this open was clean
   bool read_only = false;
   bool has_store = false;
+  double collect_ms = 0;            // of recovery_ms: following the pointers, if consistency is gc
   double recovery_ms = 0;           // of this open
   std::uint64_t leaked_frames = 0;  // given back by recovery
   std::uint64_t rolled_back = 0;    // transactions undone by recovery

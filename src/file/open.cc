@@ -81,7 +81,8 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   s.pool_id = random_id();
   s.created_unix_s = static_cast<std::uint64_t>(::time(nullptr));
   s.stripes = options.stripes;
-  s.variant = 1;
+  const bool as_is = options.consistency == Consistency::as_is;
+  s.variant = static_cast<std::uint32_t>(as_is ? Consistency::log : options.consistency);
   s.born_version = kLayoutVersion;
   s.life = random_id();
   auto& entry = *f->at<ZoneEntry>({kZoneTableOffset});
@@ -139,6 +140,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   TENUTO_TRY(f->lock(!options.read_only, report));
   const auto file_bytes = static_cast<std::uint64_t>(st.st_size);
   TENUTO_TRY(f->read_superblock(file_bytes, report));
+  TENUTO_TRY(f->choose_consistency(options, report));
   f->choose_medium(options);
   f->journal_place_ = f->journal_path(options.journal);
   if (!f->was_clean_) TENUTO_TRY(f->check_old_journal(f->journal_place_, report));
@@ -178,6 +180,22 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   TENUTO_TRY(f->check_zones(pool_bytes, report));
   f->keeps_tail_ = file_bytes > pool_bytes && f->tail_may_be_a_zone();
   return f;
+}
+
+// After a clean close the bits of all blocks are on media, as every variant has them then. So the
+// next superblock may name another one.
+Status PoolFile::choose_consistency(const PoolOptions& options, Report* report) {
+  const auto wanted = static_cast<std::uint32_t>(options.consistency);
+  if (options.consistency == Consistency::as_is || options.read_only || wanted == super_.variant)
+    return Status::ok;
+  if (!was_clean_) {
+    return fail(Status::invalid_argument, report,
+                "the pool was not closed cleanly, so its consistency cannot change: open it as it "
+                "is, close it, and open it again",
+                path_, consistency_name(options.consistency), consistency_name(consistency()));
+  }
+  super_.variant = wanted;
+  return Status::ok;
 }
 
 // A killed process may leave space behind the last zone, which no zone entry names yet. A clean

@@ -213,6 +213,7 @@ class PoolFile final : public OfProcess {
     return writable() == Status::ok ? Status::ok : say_read_only(report);
   }
   Medium medium() const { return medium_; }
+  Consistency consistency() const { return static_cast<Consistency>(super_.variant); }
   // The medium that an open for writing takes with these options.
   Medium medium_to_write() const { return medium_to_write_; }
   // Whether a pool opened for writing keeps, after a power cut, what its fences promised (on medium
@@ -247,6 +248,7 @@ class PoolFile final : public OfProcess {
   Status lock(bool exclusive, Report* report);
   Status reserve_addresses(std::uint64_t size_max, Report* report);
   void choose_medium(const PoolOptions& options);
+  Status choose_consistency(const PoolOptions& options, Report* report);
   std::string journal_path(const JournalOptions& options) const;
   JournalExpected expect_journal() const;
   Status make_journal(const PoolOptions& options, Report* report);

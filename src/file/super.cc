@@ -72,6 +72,12 @@ Status check_copy(const Superblock& s, std::string where, Report* report) {
     return fail(Status::wrong_version, report, "the pool was made for another cache line size",
                 std::move(where), std::to_string(kLineBytes), std::to_string(s.line_bytes));
   }
+  if (s.variant != static_cast<std::uint32_t>(Consistency::log) &&
+      s.variant != static_cast<std::uint32_t>(Consistency::gc)) {
+    return fail(Status::wrong_version, report,
+                "the pool has a consistency that this version does not know", std::move(where),
+                "1 or 2", std::to_string(s.variant));
+  }
   const bool state_known = s.state == static_cast<std::uint32_t>(PoolState::clean) ||
                            s.state == static_cast<std::uint32_t>(PoolState::running);
   if (!state_known || s.stripes < 1 || s.stripes > kStripesMax || s.pool_id == 0) {

@@ -167,7 +167,8 @@ Slab& Arena::fresh_shadow(ClassId class_id) {
   }
   const std::size_t all = shadows.made + 1;
   if (shadows.spare.capacity() < all) shadows.spare.reserve(2 * all);
-  slabs_.push_back(std::make_unique<Slab>(words));
+  const bool gc = file_.consistency() == Consistency::gc;
+  slabs_.push_back(std::make_unique<Slab>(words, gc));
   slabs_.back()->arena = this;
   shadows.made = all;
   return *slabs_.back();
@@ -188,6 +189,7 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
   Slab& slab = shadow->take();
   attach_slab(slab, file_, *frame, header, header.shape.shape());
   slab.kind = kind;
+  slab.in_dram = slab.in_dram || is_derived(kind);
   slab.fill_free_all();
   pages_.set(*frame, owner_of(slab), &slab);
   list(slab);
@@ -253,7 +255,8 @@ void Arena::unlist(Slab& slab) {
 bool Arena::is_sparse(const Slab& slab) const {
   const bool in_transition = slab.old.load(std::memory_order_relaxed) != nullptr &&
                              !TENUTO_PLANT("heap_morph_again_too_early");
-  return slab.kind == Kind::logged && !in_transition && slab.free_count != 0 &&
+  // Marks do not tell a block of one part from one of the other.
+  return slab.kind == Kind::logged && !slab.in_dram && !in_transition && slab.free_count != 0 &&
          slab.used() < morph_occupancy_ * slab.blocks;
 }
 

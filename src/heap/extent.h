@@ -64,6 +64,8 @@ struct ExtentStats {
   BookStats book;
 };
 
+class BlockMarks;
+
 class Extents {
  public:
   Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& options, unsigned shards);
@@ -77,6 +79,10 @@ class Extents {
   Status build(bool drop_unmarked, Report* report);
   // Calls keep(first frame, frames) for everything that the extents and the log own.
   Status own_frames(const std::function<Status(PoolOffset, std::uint64_t)>& keep) const;
+  // During recovery of a pool with Consistency::gc: all extents of the log, and which of the logged
+  // ones are reached.
+  void for_each_recovered(const std::function<void(const BookRecord&)>& f) const;
+  void mark_reached(const BlockMarks& marks);
   bool known(PoolOffset o);  // during recovery: the log has a live extent there
   // During recovery: the end of the last live extent that overlaps the 64 KiB at o; 0: none.
   std::uint64_t end_of_known(PoolOffset o);
@@ -245,7 +251,7 @@ class Extents {
   Slots slots_;
   Book book_;
   std::atomic<std::uint64_t> typed_ = 0;  // in use or reserved
-  std::mutex recover_mu_;
+  mutable std::mutex recover_mu_;
   // Guarded by recover_mu_.
   std::vector<Recovered> recovered_;  // by offset; empty after build
   std::vector<std::unique_ptr<Shard>> shards_;

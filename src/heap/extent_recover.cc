@@ -2,6 +2,7 @@
 // extents.
 #include <algorithm>
 
+#include "heap/block_marks.h"
 #include "heap/extent.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
@@ -95,13 +96,26 @@ Status Extents::mark(PoolOffset o, Report* report) {
   return Status::ok;
 }
 
+void Extents::for_each_recovered(const std::function<void(const BookRecord&)>& f) const {
+  const std::lock_guard lock(recover_mu_);
+  for (const Recovered& r : recovered_) f(r.record);
+}
+
+void Extents::mark_reached(const BlockMarks& marks) {
+  const std::lock_guard lock(recover_mu_);
+  for (Recovered& r : recovered_) {
+    if (is_logged(r.record.kind)) r.marked = marks.has(r.record.offset);
+  }
+}
+
 Status Extents::build(bool drop_unmarked, Report* report) {
   const std::lock_guard lock(recover_mu_);
   if (drop_unmarked && !TENUTO_PLANT("heap_unmarked_extents_stay")) {
+    const bool gc = file_.consistency() == Consistency::gc;
     std::vector<Recovered> kept;
     kept.reserve(recovered_.size());
     for (const Recovered& r : recovered_) {
-      if (r.record.kind == Kind::derived && !r.marked) {
+      if ((r.record.kind == Kind::derived || gc) && !r.marked) {
         TENUTO_TRY(book_.recover_erase(r.record.offset));
       } else {
         kept.push_back(r);

@@ -32,6 +32,7 @@ Heap::~Heap() = default;
 
 Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapOptions& o)
     : options(o),
+      gc(f.consistency() == Consistency::gc),
       stores_persist(f.medium() == Medium::cache || TENUTO_PLANT("heap_stores_persist_anywhere")),
       file(f),
       lanes(l),
@@ -309,6 +310,7 @@ const std::uint64_t& Heap::mark_allocated(PoolOffset block) {
   const bool reserved = b.slab->clear_reserved(b.index);
   TENUTO_ASSERT(reserved);
   b.slab->set_live(b.index);
+  if (b.slab->in_dram) return *state_->file.at<std::uint64_t>(block);
   return b.slab->store_persistent(b.index, true);
 }
 
@@ -320,6 +322,7 @@ const std::uint64_t& Heap::mark_free(PoolOffset block) {
     if (now.index != kNoBlock) b = now;
   }
   TENUTO_ASSERT(b.index != kNoBlock && !b.slab->live(b.index));
+  if (b.slab->in_dram) return *state_->file.at<std::uint64_t>(block);
   return b.slab->store_persistent(b.index, false);
 }
 

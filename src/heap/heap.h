@@ -140,6 +140,14 @@ class Heap {
   Status reach(std::span<const PoolOffset> from, const GarbageOptions& options, BlockMarks& marks,
                Reached& reached, Report* report);
 
+  // --- Consistency::gc (gc.cc)
+  // What the calling thread allocated and freed is durable on return. Other variants: nothing.
+  void fence_thread();
+  // After a crash: the logged blocks that `root` leads to are allocated, and no others; call it
+  // between mark() and finish_recovery. root 0: there is no root object. corrupt: no block is
+  // there.
+  Status collect(PoolOffset root, const GarbageOptions& options, Reached& reached, Report* report);
+
   // From now on a thread asks for large pages, until close or the destructor (large_pages.h). Any
   // thread, once; throws nothing.
   void start_large_pages();
@@ -221,6 +229,10 @@ class Heap {
   Status malloc_many(const Sizes& bytes, const Words<W>& dests, const AllocOptions& options);
   template <PointerWord W>
   Status free_many(const Words<W>& dests);
+  Status reach_after_crash(std::span<const PoolOffset> from, const GarbageOptions& options,
+                           BlockMarks& marks, Reached& reached, Report* report);
+  Status trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
+               BlockMarks& marks, Reached& reached, Report* report);
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -25,6 +25,8 @@ struct Heap::State {
   State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapOptions& o);
 
   const HeapOptions options;
+  // Consistency::gc (gc.cc).
+  const bool gc;
   // Medium cache: a crash keeps a prefix of each thread's stores, flushed or not (malloc.cc).
   const bool stores_persist;
   pm::PoolFile& file;
@@ -198,6 +200,14 @@ struct Heap::State {
   void prepare_batch(LaneHeap& h, const Sizes& bytes, const AllocOptions& wanted, bool versioned);
   const std::uint64_t& mark_typed(PoolOffset block);
   PoolOffset find_in_slab(PoolOffset from, std::uint64_t type) const;
+
+  // --- gc.cc
+  template <class Word>
+  void attach_gc(LaneHeap& h, const IntentElement& e);
+  template <class Word>
+  void detach_gc(LaneHeap& h, const IntentElement& e);
+  void note_unfenced(LaneHeap& h, const std::uint64_t& word, PoolOffset freed);
+  void fence_words(LaneHeap& h);
 
   // --- reach.cc
   struct Tracer;

@@ -35,6 +35,7 @@ std::size_t Heap::State::write_intents(LaneHeap& h, IntentOp op, const IntentEle
 }
 
 void Heap::State::drain_limbo(LaneHeap& h) {
+  fence_words(h);
   if (h.live_lines != 0) {
     fence_lane(h, "cleared destinations and bits", "their intents are retired");
     h.publish_retired(h.durable);

@@ -91,6 +91,16 @@ struct LaneHeap {
   std::vector<PoolOffset> quarantine_kept;  // scratch
   std::size_t quarantine_room = 0;          // of both
 
+  // Consistency::gc: words that this lane stored since its last fence, and the blocks that wait
+  // for it (gc.cc).
+  struct Unfenced {
+    const std::uint64_t* word = nullptr;
+    PoolOffset freed;  // 0: the word was attached
+  };
+  static constexpr std::size_t kUnfencedMost = 64;
+  unsigned unfenced_count = 0;
+  std::array<Unfenced, kUnfencedMost> unfenced;
+
   // Destinations that the replay of a live intent could write, by line. A line whose bit in the
   // mask is clear has none. Other threads check them before they reuse memory.
   alignas(kLineBytes) std::atomic<std::uint32_t> pending_mask = 0;

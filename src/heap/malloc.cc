@@ -188,9 +188,13 @@ Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
     taken.count += 1;
   }
   if (wanted.type != 0 || wanted.zero)
-    prepare_batch(h, bytes, wanted, std::is_same_v<Word, VPtrWord>);
+    prepare_batch(h, bytes, wanted, gc || std::is_same_v<Word, VPtrWord>);
   taken.count = 0;
-  attach<Word>(h, all.data(), all.size());
+  if (gc) {
+    for (const IntentElement& e : all) attach_gc<Word>(h, e);
+  } else {
+    attach<Word>(h, all.data(), all.size());
+  }
   return Status::ok;
 }
 
@@ -219,7 +223,11 @@ Status Heap::State::free_many(const Words<Word>& dests) {
     for (std::size_t k = 0; k < i; ++k) unclaim(all[k].block);
     return s;
   }
-  detach<Word>(h, all.data(), all.size());
+  if (gc) {
+    for (const IntentElement& e : all) detach_gc<Word>(h, e);
+  } else {
+    detach<Word>(h, all.data(), all.size());
+  }
   return Status::ok;
 }
 

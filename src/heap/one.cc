@@ -113,7 +113,12 @@ template <class Word>
     if (!got) return got.error();
     block = *got;
   }
-  attach_one<Word>(h, element(&dest, block, KindOf<Word>::next(raw)));
+  const IntentElement e = element(&dest, block, KindOf<Word>::next(raw));
+  if (gc) {
+    attach_gc<Word>(h, e);
+  } else {
+    attach_one<Word>(h, e);
+  }
   return Status::ok;
 }
 
@@ -160,7 +165,10 @@ template <class Word>
   TENUTO_TRY(file.writable());
   IntentElement e;
   TENUTO_TRY(find_from(dest, e));
-  return detach_one<Word>(mine(), e);
+  if (!gc) return detach_one<Word>(mine(), e);
+  if (!claim(e.block, {e.slab, e.index})) return Status::invalid_argument;
+  detach_gc<Word>(mine(), e);
+  return Status::ok;
 }
 
 template <class Word>
@@ -175,11 +183,16 @@ Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest
   if (pages.find(block.offset).owner != PageOwner::slab) [[unlikely]]
     flush_type(block.offset);
   const bool early = TENUTO_PLANT("heap_versioned_contents_unfenced");
-  if (std::is_same_v<Word, VPtrWord> && !unfilled && !early) {
+  if (gc ? !TENUTO_PLANT("heap_gc_contents_unfenced")
+         : std::is_same_v<Word, VPtrWord> && !unfilled && !early) {
     fence_lane(h, "contents of a block", "versioned malloc intent");
   }
-  const std::uint64_t type = unfilled ? *type_word(block.offset) : 0;
-  attach_one<Word>(h, element(&dest, *taken, KindOf<Word>::next(raw)), type);
+  const IntentElement e = element(&dest, *taken, KindOf<Word>::next(raw));
+  if (gc) {
+    attach_gc<Word>(h, e);
+  } else {
+    attach_one<Word>(h, e, unfilled ? *type_word(block.offset) : 0);
+  }
   return Status::ok;
 }
 

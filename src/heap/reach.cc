@@ -26,7 +26,13 @@ struct Heap::State::Tracer {
   const State& s;
   const std::map<std::uint64_t, PointerFilter>& filters;
   BlockMarks& marks;
-  std::vector<Block> extents = {};    // that are allocated, by offset
+  // Any block may be allocated: after a crash of a pool with Consistency::gc.
+  const bool after_crash;
+  struct Large {
+    Block block;
+    bool typed = false;
+  };
+  std::vector<Large> extents = {};    // that are allocated, by offset
   tbb::task_group* others = nullptr;  // null: this thread alone
   int threads = 1;
   std::atomic<int> walks = 1;  // under way, or about to be
@@ -36,11 +42,22 @@ struct Heap::State::Tracer {
   static constexpr std::size_t kAhead = 8;  // blocks whose lines are on the way
 
   void find_extents() {
+    if (after_crash) {
+      s.extents.for_each_recovered([this](const BookRecord& r) {
+        if (!is_logged(r.kind)) return;
+        const bool typed = r.kind == Kind::typed;
+        const std::uint64_t usable = r.frames * kFrameBytes - (typed ? kTypeBytes : 0);
+        if (typed && *s.file.at<std::uint64_t>(r.offset + usable) == 0) return;
+        extents.push_back({{r.offset, usable}, typed});
+      });
+      return;
+    }
     s.extents.for_each(Kind::logged, [this](PoolOffset o, std::uint64_t n) {
-      if (s.extents.find(o, Kind::logged, Wanted::allocated)) extents.push_back({o, n});
+      if (!s.extents.find(o, Kind::logged, Wanted::allocated)) return;
+      extents.push_back({{o, n}, s.extents.is_typed(o)});
     });
     std::sort(extents.begin(), extents.end(),
-              [](const Block& a, const Block& b) { return a.offset < b.offset; });
+              [](const Large& a, const Large& b) { return a.block.offset < b.block.offset; });
   }
 
   // The allocated logged block that contains o. No offset: there is none.
@@ -52,20 +69,35 @@ struct Heap::State::Tracer {
     const OldPart* old = slab.old.load(std::memory_order_relaxed);
     return old == nullptr ? Block{} : block_of(*old->slab, o);
   }
-  static Block block_of(const Slab& part, PoolOffset o) {
+  Block block_of(const Slab& part, PoolOffset o) const {
     if (!is_logged(part.kind) || o < part.offset + part.data_offset) return {};
     const auto i =
         static_cast<unsigned>((o.value - part.offset.value - part.data_offset) / part.block_bytes);
-    if (i >= part.blocks || !part.live(i)) return {};
+    if (i >= part.blocks) return {};
+    // The type of an allocated block is durable, and not 0.
+    const bool can_be = part.kind != Kind::typed || part.type_word(i) != 0;
+    if (!(after_crash ? can_be : part.live(i))) return {};
     return {part.block_offset(i), part.block_bytes};
   }
-  Block extent_containing(PoolOffset o) const {
+  // Null: none contains it.
+  const Large* large_containing(PoolOffset o) const {
     const auto after =
         std::upper_bound(extents.begin(), extents.end(), o,
-                         [](PoolOffset at, const Block& b) { return at < b.offset; });
-    if (after == extents.begin()) return {};
-    const Block& b = *std::prev(after);
-    return o < b.offset + b.bytes ? b : Block{};
+                         [](PoolOffset at, const Large& l) { return at < l.block.offset; });
+    if (after == extents.begin()) return nullptr;
+    const Large& l = *std::prev(after);
+    return o < l.block.offset + l.block.bytes ? &l : nullptr;
+  }
+  Block extent_containing(PoolOffset o) const {
+    const Large* const l = large_containing(o);
+    return l == nullptr ? Block{} : l->block;
+  }
+  // 0: none.
+  std::uint64_t type_of(const Block& b) const {
+    const PageTable::Entry e = s.pages.find(b.offset);
+    if (e.owner == PageOwner::typed) return e.slab()->type_word(e.slab()->index_of(b.offset));
+    const Large* const l = e.owner == PageOwner::none ? large_containing(b.offset) : nullptr;
+    return l != nullptr && l->typed ? *s.file.at<std::uint64_t>(b.offset + b.bytes) : 0;
   }
 
   // One thread's work.
@@ -101,8 +133,7 @@ struct Heap::State::Tracer {
     void read(const Block& b) {
       const auto* const at = tracer.s.file.at<std::uint64_t>(b.offset);
       if (!tracer.filters.empty()) {
-        const std::uint64_t* const type = tracer.s.type_word(b.offset);
-        const auto filter = tracer.filters.find(type == nullptr ? 0 : *type);
+        const auto filter = tracer.filters.find(tracer.type_of(b));
         if (filter != tracer.filters.end()) {
           filter->second(at, b.bytes, [this](const void* p) {
             if (p != nullptr) target(p, true);
@@ -155,7 +186,17 @@ struct Heap::State::Tracer {
 
 Status Heap::reach(std::span<const PoolOffset> from, const GarbageOptions& options,
                    BlockMarks& marks, Reached& reached, Report* report) {
-  State::Tracer tracer{*state_, options.filters, marks};
+  return trace(from, options, false, marks, reached, report);
+}
+
+Status Heap::reach_after_crash(std::span<const PoolOffset> from, const GarbageOptions& options,
+                               BlockMarks& marks, Reached& reached, Report* report) {
+  return trace(from, options, true, marks, reached, report);
+}
+
+Status Heap::trace(std::span<const PoolOffset> from, const GarbageOptions& options,
+                   bool after_crash, BlockMarks& marks, Reached& reached, Report* report) {
+  State::Tracer tracer{*state_, options.filters, marks, after_crash};
   tracer.find_extents();
   const auto work = [&](bool parallel) {
     State::Tracer::Walk first{tracer};

@@ -100,14 +100,12 @@ bool Heap::State::adopt_slab(PoolOffset o, bool mapped, Arena& arena) {
   if (!header) return false;
   Slab& slab = arena.adopt(o, *header);
   slab.sealed = lines.sealed(*header);
-  // After a crash the bits of derived blocks mean nothing; marks replace them.
-  if (is_derived(slab.kind) && !clean) return true;
+  // After a crash the bits mean nothing; marks replace them.
+  if (slab.in_dram && !clean) return true;
   const auto take_bits = [&lines](Slab& part) {
     BlockBits used;
     lines.used(part, used);
-    for (std::size_t w = 0; w < part.live_bits.size(); ++w) {
-      part.live_bits[w].store(used[w], std::memory_order_relaxed);
-    }
+    for (std::size_t w = 0; w < part.words(); ++w) part.set_live_word(w, used[w]);
   };
   take_bits(slab);
   if (const OldPart* old = slab.old.load(std::memory_order_relaxed)) take_bits(*old->slab);
@@ -189,13 +187,13 @@ Status Heap::State::mark(PoolOffset block, Report* report) {
 // held (for_each_slab).
 void Heap::State::finish_part(Slab& slab) const {
   slab.fill_free_all();
-  for (std::size_t w = 0; w < slab.live_bits.size(); ++w) {
-    const std::uint64_t used = slab.live_bits[w].load(std::memory_order_relaxed);
+  for (std::size_t w = 0; w < slab.words(); ++w) {
+    const std::uint64_t used = slab.live_word(w);
     slab.free_bits[w] &= ~used;
     slab.free_count -= static_cast<std::uint32_t>(std::popcount(used));
   }
   slab.stripes_known =
-      is_derived(slab.kind) && (clean || TENUTO_PLANT("heap_close_believes_stripes_after_crash"));
+      slab.in_dram && (clean || TENUTO_PLANT("heap_close_believes_stripes_after_crash"));
 }
 
 Status Heap::State::finish_slab(Slab& slab, Report* report) const {
@@ -290,9 +288,14 @@ Status Heap::close() {
 // a crash the stripes are those of some close before, which say nothing.
 void Heap::State::close_slab(Slab& slab) {
   if (slab.is_old()) return;
-  if (is_derived(slab.kind)) {
-    if (slab.stripes_known && slab.live_bits_are_used()) return;
-    if (!TENUTO_PLANT("heap_close_forgets_derived_bits")) write_stripes(slab, slab.free_bits);
+  if (slab.in_dram) {
+    if (slab.stripes_known && slab.live_are_used()) return;
+    BlockBits free_now{};
+    for (std::size_t w = 0; w < slab.words(); ++w) {
+      // A logged block that is only reserved is free from now on.
+      free_now[w] = is_derived(slab.kind) ? slab.free_bits[w] : ~slab.live_word(w);
+    }
+    if (!TENUTO_PLANT("heap_close_forgets_derived_bits")) write_stripes(slab, free_now);
   }
   seal_stripes(slab);
 }
@@ -352,7 +355,7 @@ Status Heap::State::validate_slab(const Slab& slab, Report* report) {
     const bool is_free = slab.is_free(i);
     free_blocks += is_free ? 1 : 0;
     if (is_derived(slab.kind)) continue;
-    if (slab.persistent(i) != slab.live(i)) {
+    if (!slab.in_dram && slab.persistent(i) != slab.live(i)) {
       return damaged(slab.block_offset(i), "block's bit and its use disagree");
     }
     if (is_free && slab.live(i)) return damaged(slab.block_offset(i), "free block in use");

@@ -10,11 +10,13 @@
 
 namespace TENUTO_NS::heap {
 
-Slab::Slab(unsigned words)
+Slab::Slab(unsigned words, bool by_bytes)
     : plain_(std::make_unique<std::uint64_t[]>(words)),
       atomic_(std::make_unique<std::atomic<std::uint64_t>[]>(std::size_t{2} * words)) {
   free_bits = {plain_.get(), words};
-  live_bits = {atomic_.get(), words};
+  live_bits_ = {atomic_.get(), words};
+  if (by_bytes)
+    live_bytes_ = std::make_unique<std::atomic<std::uint8_t>[]>(std::size_t{64} * words);
   reserved_bits = {atomic_.get() + words, words};
 }
 Slab::~Slab() = default;
@@ -57,6 +59,7 @@ void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHe
   slab.set_stripes(g.stripes);
   slab.class_id = {shape.now.class_id};
   slab.kind = kind;
+  slab.in_dram = is_derived(kind) || file.consistency() == Consistency::gc;
   slab.old.store(nullptr, std::memory_order_relaxed);
   slab.successor.store(nullptr, std::memory_order_relaxed);
   TENUTO_ASSERT(slab.blocks <= 64 * slab.words());
@@ -66,7 +69,7 @@ void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHe
   slab.prev = slab.next = slab.sparse_prev = slab.sparse_next = nullptr;
   slab.listed = slab.sparse = slab.stripes_known = false;
   slab.leaving.store(false, std::memory_order_relaxed);
-  for (auto& word : slab.live_bits) word.store(0, std::memory_order_relaxed);
+  for (std::size_t w = 0; w < slab.words(); ++w) slab.set_live_word(w, 0);
   for (auto& word : slab.reserved_bits) word.store(0, std::memory_order_relaxed);
 }
 

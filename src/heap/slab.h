@@ -105,16 +105,18 @@ struct Slab : BlockGrid {
   bool sparse = false;  // in the arena's list of slabs that may be morphed
   // Derived: the stripes have live_bits, with the seal of a clean close (recover.cc).
   bool stripes_known = false;
-  // Atomic. Logged: allocated, and no thread is freeing it. Derived: recovery marked it; then what
-  // the stripes have.
-  AtomicWords live_bits;
+  // The persistent bits mean nothing while the pool is open: derived blocks, and all blocks of a
+  // pool with Consistency::gc.
+  bool in_dram = false;
   // Atomic. Logged blocks that reserve() handed out, neither published nor released yet.
   AtomicWords reserved_bits;
   // Atomic; changed under arena->mu. The slab is being emptied (evacuate.cc): no list has it, and
   // no cache takes its blocks.
   std::atomic<bool> leaving = false;
 
-  explicit Slab(unsigned words);  // of each of the bits above
+  // `words`: of each of the bits. `by_bytes`: a byte for each block tells whether it is live, and
+  // not a bit, so that no locked instruction is needed: that would wait for the flush before it.
+  Slab(unsigned words, bool by_bytes);
   ~Slab();
   unsigned words() const { return static_cast<unsigned>(free_bits.size()); }
   bool is_old() const { return successor.load(std::memory_order_acquire) != nullptr; }
@@ -173,49 +175,79 @@ struct Slab : BlockGrid {
     const std::uint64_t bit = 1ull << (i % 64);
     return (bits[i / 64].fetch_and(~bit, std::memory_order_acq_rel) & bit) != 0;
   }
-  bool live(unsigned i) const { return is_set(live_bits, i); }
-  bool set_live(unsigned i) { return set(live_bits, i); }
-  // The same without a locked instruction. REQUIRES: no other thread changes live_bits.
+  // Live. Logged: allocated, and no thread is freeing it. Derived: recovery marked it; then what
+  // the stripes have. Any thread; by bytes, only one at a time changes a block.
+  bool live(unsigned i) const {
+    if (live_bytes_ == nullptr) [[likely]]
+      return is_set(live_bits_, i);
+    return live_bytes_[i].load(std::memory_order_acquire) != 0;
+  }
+  bool set_live(unsigned i) {
+    if (live_bytes_ == nullptr) [[likely]]
+      return set(live_bits_, i);
+    return store_live_byte(i, 1);
+  }
+  bool clear_live(unsigned i) {
+    if (live_bytes_ == nullptr) [[likely]]
+      return clear(live_bits_, i);
+    return store_live_byte(i, 0);
+  }
+  // 64 blocks at a time, for recovery and figures.
+  std::uint64_t live_word(std::size_t w) const {
+    if (live_bytes_ == nullptr) return live_bits_[w].load(std::memory_order_relaxed);
+    std::uint64_t bits = 0;
+    for (unsigned i = 0; i < 64; ++i) {
+      bits |= std::uint64_t{live_bytes_[w * 64 + i].load(std::memory_order_relaxed)} << i;
+    }
+    return bits;
+  }
+  void set_live_word(std::size_t w, std::uint64_t bits) {
+    if (live_bytes_ == nullptr) return live_bits_[w].store(bits, std::memory_order_relaxed);
+    for (unsigned i = 0; i < 64; ++i) {
+      live_bytes_[w * 64 + i].store(bits >> i & 1, std::memory_order_relaxed);
+    }
+  }
+  // set_live without a locked instruction. REQUIRES: no other thread changes it.
   bool set_live_alone(unsigned i) {
-    std::atomic<std::uint64_t>& word = live_bits[i / 64];
+    if (live_bytes_ != nullptr) return store_live_byte(i, 1);
+    std::atomic<std::uint64_t>& word = live_bits_[i / 64];
     const std::uint64_t before = word.load(std::memory_order_relaxed);
     const std::uint64_t bit = 1ull << i % 64;
     word.store(before | bit, std::memory_order_relaxed);
     return (before & bit) == 0;
   }
-  // For recovery, when live_bits equals the stripes: changes the bit in both.
+  // For recovery, when the live ones are those of the stripes: changes the bit in both.
   void recover(unsigned i, bool allocated) {
-    if (live(i) == allocated) return;
+    if (in_dram || live(i) == allocated) return;
     flush(store_persistent(i, allocated));
-    allocated ? set(live_bits, i) : clear(live_bits, i);
+    allocated ? set_live(i) : clear_live(i);
   }
-  bool clear_live(unsigned i) { return clear(live_bits, i); }
   bool reserved(unsigned i) const { return is_set(reserved_bits, i); }
   bool set_reserved(unsigned i) { return set(reserved_bits, i); }
   bool clear_reserved(unsigned i) { return clear(reserved_bits, i); }
 
   unsigned live_count() const {
     unsigned n = 0;
-    for (const auto& word : live_bits) {
-      n += static_cast<unsigned>(std::popcount(word.load(std::memory_order_relaxed)));
+    for (std::size_t w = 0; w < words(); ++w) {
+      n += static_cast<unsigned>(std::popcount(live_word(w)));
     }
     return n;
   }
   // Logged: allocated, or handed out by reserve().
   unsigned held_count() const {
     unsigned n = 0;
-    for (std::size_t i = 0; i < live_bits.size(); ++i) {
-      n += static_cast<unsigned>(std::popcount(live_bits[i].load(std::memory_order_relaxed) |
-                                               reserved_bits[i].load(std::memory_order_relaxed)));
+    for (std::size_t i = 0; i < words(); ++i) {
+      n += static_cast<unsigned>(
+          std::popcount(live_word(i) | reserved_bits[i].load(std::memory_order_relaxed)));
     }
     return n;
   }
 
-  // Whether live_bits has exactly the blocks that are not free.
-  bool live_bits_are_used() const {
+  // Whether exactly the blocks that are not free are live.
+  bool live_are_used() const {
     bool apart = true;
-    for (std::size_t i = 0; i < live_bits.size(); ++i) {
-      apart = apart && (live_bits[i].load(std::memory_order_relaxed) & free_bits[i]) == 0;
+    for (std::size_t i = 0; i < words(); ++i) {
+      apart = apart && (live_word(i) & free_bits[i]) == 0;
     }
     return apart && live_count() + free_count == blocks;
   }
@@ -234,6 +266,13 @@ struct Slab : BlockGrid {
   unsigned take(TakenBlock* out, unsigned want);
 
  private:
+  bool store_live_byte(unsigned i, std::uint8_t v) {
+    const std::uint8_t before = live_bytes_[i].load(std::memory_order_relaxed);
+    live_bytes_[i].store(v, std::memory_order_release);
+    return before != v;
+  }
+  AtomicWords live_bits_;
+  std::unique_ptr<std::atomic<std::uint8_t>[]> live_bytes_;
   std::unique_ptr<std::uint64_t[]> plain_;
   std::unique_ptr<std::atomic<std::uint64_t>[]> atomic_;
 };

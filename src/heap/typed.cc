@@ -96,6 +96,7 @@ const std::uint64_t& Heap::State::mark_typed(PoolOffset block) {
   const SlabBlock b = slab_block(block);
   if (!b) return extents.record(block);
   TENUTO_ASSERT(b.slab->reserved(b.index));
+  if (b.slab->in_dram) return *file.at<std::uint64_t>(block);
   return b.slab->store_persistent(b.index, true);
 }
 
@@ -113,7 +114,9 @@ void Heap::confirm_allocated(PoolOffset block) {
 // --- the walk ------------------------------------------------------------------------------------
 
 namespace {
-bool shows(const Slab& slab, unsigned i) { return slab.persistent(i) && !slab.reserved(i); }
+bool shows(const Slab& slab, unsigned i) {
+  return (slab.in_dram ? slab.live(i) : slab.persistent(i)) && !slab.reserved(i);
+}
 bool shows(const ExtentWord& w) {
   return w.state() == ExtentState::live || w.state() == ExtentState::claimed;
 }

@@ -47,7 +47,7 @@ struct Superblock {
   std::uint64_t pool_id;   // random, never 0
   std::uint64_t created_unix_s;
   std::uint32_t stripes;       // of new slabs
-  std::uint32_t variant;       // consistency variant of the heap; 1 = log
+  std::uint32_t variant;       // Consistency of the heap
   std::uint32_t born_version;  // layout that the pool was made with
   std::uint32_t zero;
   // Random ids, never 0. They alone decide which journal is this pool's, and whether its contents

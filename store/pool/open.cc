@@ -6,6 +6,7 @@
 //   heap          reads the bookkeeping log and slabs; finishes or undoes intents of mallocs, frees
 //   transactions  are rolled back, or their frees are completed
 //   store         after a crash: marks every block that it reaches (derived blocks have no log)
+//   objects       after a crash, if the pool has Consistency::gc: what the root object leads to
 //   heap, frames  free what was not marked
 //   superblock    gets the state `running`. Nothing new was handed out before, so a crash in any
 //                 step is followed by the same recovery
@@ -85,7 +86,15 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   impl->recovery_threads = options.recovery_threads;
   impl->durability = options.durability;
   impl->was_clean = impl->file->was_clean();
+  impl->filters = options.filters;
   TENUTO_TRY(impl->attach(impl->was_clean, options, report));
+  if (impl->file->consistency() == Consistency::gc && impl->heap->stats().morphed_slabs != 0) {
+    return fail(
+        Status::invalid_argument, report,
+        "the pool has slabs with blocks of two sizes, and marks could not tell these apart: "
+        "its consistency stays log until they are freed",
+        impl->file->path());
+  }
   TENUTO_TRY(impl->recover(report));
   TENUTO_TRY(impl->file->bad_pages(report));
   if (!impl->file->read_only() && !TENUTO_PLANT("store_pool_not_marked_running")) {
@@ -117,7 +126,25 @@ Status PoolImpl::recover(Report* report) {
   // After a crash only the store knows which blocks are its own. After a clean close the bits of
   // these blocks are durable, and the trees are not needed until the store is opened.
   if (!was_clean) TENUTO_TRY(open_store(report));
+  if (!was_clean && file->consistency() == Consistency::gc) TENUTO_TRY(collect(report));
   return heap->finish_recovery(&leaked_frames, report);
+}
+
+// After a crash only the root object knows which objects there are.
+Status PoolImpl::collect(Report* report) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto& word = reinterpret_cast<const PtrWord&>(file->head().roots[pm::kRootUser]);
+  const void* const root = PtrWord::decode(&word, word.raw);
+  if (root != nullptr && !file->contains(root)) {
+    return fail(Status::corrupt, report, "the root word leads out of the pool",
+                file->where({pm::kHeadPageOffset}, "roots"));
+  }
+  heap::Heap::Reached reached;
+  const PoolOffset o = root == nullptr ? PoolOffset{} : file->offset_of(root);
+  TENUTO_TRY(heap->collect(o, {.filters = filters, .threads = recovery_threads}, reached, report));
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  collect_ms = took.count();
+  return Status::ok;
 }
 
 Status PoolImpl::open_store(Report* report) {

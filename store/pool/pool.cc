@@ -282,6 +282,8 @@ PoolInfo Pool::info() const {
   i.pool_id = file.superblock().pool_id;
   i.version = file.superblock().version;
   i.medium = file.medium_to_write();
+  i.consistency = file.consistency();
+  i.collect_ms = impl_->collect_ms;
   i.power_cut_safe = file.power_cut_safe();
   i.was_clean = impl_->was_clean;
   i.read_only = file.read_only();
@@ -345,6 +347,7 @@ PoolStats Pool::stats() const {
 
 Status Pool::sync() {
   TENUTO_TRY(usable(impl_.get()));
+  if (!impl_->file->read_only()) impl_->heap->fence_thread();
   TENUTO_TRY(impl_->file->sync());
   return impl_->file->poisoned();
 }

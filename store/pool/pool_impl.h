@@ -30,6 +30,8 @@ struct PoolImpl {
   Durability durability = Durability::sync;  // of calls that have no option for it
   bool was_clean = true;
   double recovery_ms = 0;
+  double collect_ms = 0;  // of it
+  std::map<std::uint64_t, PointerFilter> filters;
   std::uint64_t leaked_frames = 0;
   std::uint64_t rolled_back = 0;
   std::mutex root_mu;  // makes the root object once, and replaces it
@@ -73,6 +75,7 @@ struct PoolImpl {
  private:
   Status attach(bool clean, const PoolOptions& options, Report* report);
   Status recover(Report* report);
+  Status collect(Report* report);
   struct StoredRoot;
   Result<StoredRoot> stored_root(std::string_view layout, Report* report) const;
   Result<void*> make_root(std::string_view layout, std::uint64_t bytes);

@@ -123,6 +123,7 @@ void HeapSession::change(unsigned thread,
 }
 
 void HeapSession::done(unsigned thread) {
+  pool_.heap->fence_thread();  // Consistency::gc: the operation is durable only then
   context_.update([&] {
     for (std::size_t i = 0; i < HeapModel::kBatch; ++i) {
       HeapModel::Change& c = model_.change[thread * HeapModel::kBatch + i];
@@ -139,7 +140,8 @@ Result<heap::Block> HeapSession::reserve(std::size_t cell, std::uint64_t bytes) 
 }
 
 void HeapSession::put(std::size_t cell, std::uint64_t bytes, unsigned thread, std::uint64_t data) {
-  const std::uint64_t tag = ++tag_;
+  // No number that looks like a pointer into a small pool, for Consistency::gc.
+  const std::uint64_t tag = (std::uint64_t{1} << 38) + 2 * ++tag_;
   TENUTO_ASSERT(bytes >= 32 && bytes % 8 == 0);
   change(thread, cell, {bytes, tag, data, is_derived(cell) ? 0 : type_});
   const Result<heap::Block> block = reserve(cell, bytes);
@@ -188,6 +190,25 @@ void HeapSession::take(std::size_t cell, unsigned thread) {
     EXPECT_EQ(pool_.heap->free_from(word(cell)), Status::ok);
   }
   done(thread);
+}
+
+void HeapSession::move(std::size_t from, std::size_t to, std::uint64_t bytes) {
+  const std::uint64_t tag = (std::uint64_t{1} << 38) + 2 * ++tag_;
+  change(0, {{from, {}}, {to, {bytes, tag, 0, 0}}});
+  EXPECT_EQ(pool_.heap->free_from(word(from)), Status::ok);
+  const Result<heap::Block> block = reserve(to, bytes);
+  EXPECT_TRUE(block);
+  if (!block) return;
+  fill(pool_.file->at<std::byte>(block->offset), bytes, tag, 0);
+  EXPECT_EQ(pool_.heap->publish(*block, word(to)), Status::ok);
+  done(0);
+}
+
+void HeapSession::move_unfilled(std::size_t from, std::size_t to, std::uint64_t bytes) {
+  change(0, {{from, {}}, {to, {bytes, 0, 0, 0}}});
+  EXPECT_EQ(pool_.heap->free_from(word(from)), Status::ok);
+  EXPECT_EQ(pool_.heap->malloc_to(bytes, word(to)), Status::ok);
+  done(0);
 }
 
 bool HeapSession::take_raced(std::size_t cell, unsigned thread) {

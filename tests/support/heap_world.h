@@ -82,6 +82,10 @@ class HeapSession {
   void put(std::size_t cell, std::uint64_t bytes, unsigned thread = 0, std::uint64_t data = 0);
   void put_unfilled(std::size_t cell, std::uint64_t bytes, unsigned thread = 0);  // malloc_to
   void take(std::size_t cell, unsigned thread = 0);
+  // Frees one cell's block, and then puts one of the same size into another cell. Both together are
+  // one operation: nothing is fenced in between, unless the heap does it.
+  void move(std::size_t from, std::size_t to, std::uint64_t bytes);
+  void move_unfilled(std::size_t from, std::size_t to, std::uint64_t bytes);  // by malloc_to
   // The same while another thread takes it, too. Returns false if the other thread got it.
   bool take_raced(std::size_t cell, unsigned thread);
   // Batches. All cells are plain, or all are versioned. Neighbours are passed as a row.

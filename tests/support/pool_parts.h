@@ -72,7 +72,14 @@ struct PoolParts {
     if (!file->was_clean()) return heap->replay_intents(&report);
     return Status::ok;
   }
+  // After a crash, with Consistency::gc: what the first root word leads to is kept.
   Status end_open() {
+    if (!file->was_clean() && file->consistency() == Consistency::gc) {
+      const void* const at = PtrWord::decode(&root(0), root(0).raw);
+      heap::Heap::Reached reached;
+      const PoolOffset o = at == nullptr ? PoolOffset{} : file->offset_of(at);
+      TENUTO_TRY(heap->collect(o, {.threads = 1}, reached, &report));
+    }
     TENUTO_TRY(heap->finish_recovery(&leaked, &report));
     return file->read_only() ? Status::ok : file->set_state(pm::PoolState::running);
   }

@@ -1,0 +1,121 @@
+// Consistency::gc: malloc_to and free_from without a log (NVAlloc-GC, ASPLOS'22; Makalu, Ralloc).
+//
+//   malloc_to   D = b (*)
+//   free_from   D = 0 (*) | b is free again
+//   large       entry | D = b (*)       D = 0 | tombstone | b is free again
+//   with a type, published              type, contents | D = b (*)
+//   (*) The lane keeps the word (LaneHeap::unfenced), and flushes and fences all of them together:
+//       after kUnfencedMost, in Heap::fence_thread, when the pool is full, and in a close. A word
+//       that changes often, or stands beside others, is flushed once. On medium journal, where a
+//       fence waits for nothing, each call does it.
+// D is the destination word, b the block. Authoritative: the words that the root leads to. The bits
+// of slabs are in DRAM; a clean close writes them. After a crash all blocks that pointers lead to
+// are allocated, and no others (reach.cc), large ones only if they have an entry, too.
+//
+// A freed block waits for a fence: if it were used again before D = 0 is durable, a crash could
+// leave D naming the block of its next owner. A malloc waits for nothing: until D is durable a
+// crash frees b. An entry is durable before D, or the block that D names would not be found. So is
+// a type, by which a filter reads the block.
+//
+// A swap keeps its intent: between two words without one, a block could be named by neither.
+//
+// Medium cache: nothing waits.
+#include "heap/block_marks.h"
+#include "heap/heap_state.h"
+#include "heap/word_kind.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace TENUTO_NS::heap {
+
+void Heap::State::note_unfenced(LaneHeap& h, const std::uint64_t& word, PoolOffset freed) {
+  transient(&word, sizeof word);  // for now
+  h.unfenced[h.unfenced_count++] = {&word, freed};
+  if (h.unfenced_count == h.unfenced.size() || file.journal() != nullptr) fence_words(h);
+}
+
+void Heap::State::fence_words(LaneHeap& h) {
+  if (h.unfenced_count == 0) return;
+  const char* before = nullptr;
+  for (unsigned i = 0; i < h.unfenced_count; ++i) {
+    const char* const line = pm::line_of(h.unfenced[i].word);
+    if (line != std::exchange(before, line)) flush_bytes(line, kLineBytes);
+  }
+  fence("destinations of a lane", "its freed blocks are reused");
+  const unsigned count = std::exchange(h.unfenced_count, 0);
+  for (unsigned i = 0; i < count; ++i) {
+    if (h.unfenced[i].freed) retire(h, h.unfenced[i].freed);
+  }
+}
+
+template <class Word>
+void Heap::State::attach_gc(LaneHeap& h, const IntentElement& e) {
+  if (e.slab != nullptr) [[likely]] {
+    e.slab->set_live(e.index);
+    if (e.slab->reserved(e.index)) e.slab->clear_reserved(e.index);
+  } else {
+    flush(extents.mark_allocated(e.block));
+    fence("entry of a large block", "a word names it");
+  }
+  const std::uint64_t& word = store_word<Word>(e, true);
+  if (!stores_persist) note_unfenced(h, word, {});
+}
+
+// REQUIRES: the block is claimed.
+template <class Word>
+void Heap::State::detach_gc(LaneHeap& h, const IntentElement& e) {
+  const std::uint64_t& word = store_word<Word>(e, false);
+  if (e.slab == nullptr) {
+    flush(word);
+    fence("word of a large block", "its tombstone");
+    flush(extents.mark_free(e.block));
+    fence("tombstone of a large block", "the block is reused");
+    give_back(h, e.block);
+  } else if (stores_persist || TENUTO_PLANT("heap_gc_block_reused_before_fence")) {
+    give_back(h, e.block, {e.slab, e.index});
+  } else {
+    note_unfenced(h, word, e.block);
+  }
+}
+
+template void Heap::State::attach_gc<PtrWord>(LaneHeap&, const IntentElement&);
+template void Heap::State::attach_gc<VPtrWord>(LaneHeap&, const IntentElement&);
+template void Heap::State::detach_gc<PtrWord>(LaneHeap&, const IntentElement&);
+template void Heap::State::detach_gc<VPtrWord>(LaneHeap&, const IntentElement&);
+
+void Heap::fence_thread() {
+  if (state_->gc) state_->fence_words(state_->mine());
+}
+
+// --- collection ----------------------------------------------------------------------------------
+
+// Volatile but for the tombstones of large blocks, which Extents::build appends. After a crash on
+// the way the same collection runs again.
+Status Heap::collect(PoolOffset root, const GarbageOptions& options, Reached& reached,
+                     Report* report) {
+  State& s = *state_;
+  BlockMarks marks(s.file.bytes());
+  if (!marks.there()) {
+    return fail(Status::full, report, "the system refuses memory for the marks of the blocks",
+                s.file.path());
+  }
+  if (root) {
+    TENUTO_TRY(reach_after_crash({&root, 1}, options, marks, reached, report));
+    if (!marks.has(root)) {
+      return fail(Status::corrupt, report, "the root word leads to no object",
+                  s.file.where({pm::kHeadPageOffset}, "roots"));
+    }
+  }
+  TENUTO_TRY(s.file.bad_pages(report));
+  if (TENUTO_PLANT("heap_gc_forgets_what_is_reached")) return Status::ok;
+  s.for_each_slab([&](Slab& slab) {
+    if (!is_logged(slab.kind)) return;
+    for (unsigned i = 0; i < slab.blocks; ++i) {
+      if (marks.has(slab.block_offset(i))) slab.set_live_alone(i);
+    }
+  });
+  s.extents.mark_reached(marks);
+  return Status::ok;
+}
+
+}  // namespace TENUTO_NS::heap

@@ -1,0 +1,105 @@
+// The scripts of heap_crash.cc on pools with Consistency::gc (heap/gc.cc). After a crash a
+// collection finds what the table of the script leads to. Power cuts on medium line, where each
+// operation is followed by the fence of its thread, and kills on medium cache. Planted mistakes
+// prove that what each fence is for would be missed.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "support/explored_medium.h"
+#include "support/heap_scripts.h"
+
+namespace tenuto::test {
+namespace {
+
+[[maybe_unused]] const bool variant_is_chosen = [] {
+  explored_consistency = Consistency::gc;
+  return true;
+}();
+
+CrashOptions options_for(const HeapScript& s, CrashMode mode) {
+  explored_medium = mode == CrashMode::kill ? Medium::cache : Medium::line;
+  CrashOptions o = crash_options(s);
+  o.mode = mode;
+  return o;
+}
+
+// Contents that look like pointers keep what they seem to name; and there is no morphing.
+const std::set<std::string> kOthers = {"containers", "old_part_again"};
+
+class WithGc : public testing::TestWithParam<std::tuple<CrashMode, std::string>> {};
+
+TEST_P(WithGc, what_the_root_leads_to_survives_and_the_rest_is_free) {
+  const auto& [mode, name] = GetParam();
+  const HeapScript& s = heap_script(name);
+  const CrashResult r = run(s, options_for(s, mode));
+  EXPECT_TRUE(r.ok()) << r.text();
+  std::printf("%s: %llu points, %llu states, %llu in recovery, %.1f s\n", s.name,
+              static_cast<unsigned long long>(r.points), static_cast<unsigned long long>(r.unique),
+              static_cast<unsigned long long>(r.recovery_states), r.seconds);
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const HeapScript& s : heap_scripts()) {
+    if (!kOthers.contains(s.name)) all.emplace_back(s.name);
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(HeapGcCrash, WithGc,
+                         testing::Combine(testing::Values(CrashMode::adr, CrashMode::kill),
+                                          testing::ValuesIn(names())),
+                         [](const auto& script) {
+                           return std::string(crash_mode_name(std::get<0>(script.param))) + "_" +
+                                  std::get<1>(script.param);
+                         });
+
+// A freed block is the next one that its lane would hand out.
+const HeapScript kMove = {"move", [](HeapSession& s, CrashContext&) {
+                            for (std::size_t i = 0; i < 3; ++i) s.put(i, 64);
+                            s.move(0, 3, 64);
+                            s.move(1, 0, 64);
+                            s.put(4, 20'000);
+                            s.move(4, 5, 20'000);
+                            s.move(5, 4, 20'000);
+                            s.move_unfilled(4, 5, 20'000);
+                            s.move_unfilled(3, 1, 64);
+                          }};
+
+TEST(HeapGcCrash, blocks_that_move_are_never_named_twice) {
+  for (const CrashMode mode : {CrashMode::adr, CrashMode::kill}) {
+    const CrashResult r = run(kMove, options_for(kMove, mode));
+    EXPECT_TRUE(r.ok()) << r.text();
+  }
+}
+
+TEST(HeapGcCrash, every_fence_is_needed) {
+  constexpr const char* kFences[][2] = {
+      {"destinations of a lane", "its freed blocks are reused"},
+      {"entry of a large block", "a word names it"},
+      {"word of a large block", "its tombstone"},
+      {"tombstone of a large block", "the block is reused"},
+  };
+  for (const auto& [first, then] : kFences) {
+    CrashOptions o = options_for(kMove, CrashMode::adr);
+    o.mutation.kind = Mutation::Kind::drop_fence;
+    o.mutation.first = first;
+    o.mutation.then = then;
+    EXPECT_FALSE(run(kMove, o).ok()) << first << " | " << then;
+  }
+}
+
+TEST(HeapGcCrash, planted_mistakes_are_found) {
+  for (const char* plant : {"heap_gc_block_reused_before_fence", "heap_gc_contents_unfenced",
+                            "heap_gc_forgets_what_is_reached"}) {
+    CrashOptions o = options_for(kMove, CrashMode::adr);
+    o.plants = {plant};
+    EXPECT_FALSE(run(kMove, o).ok()) << plant;
+  }
+}
+
+}  // namespace
+}  // namespace tenuto::test

@@ -37,6 +37,7 @@ struct NewPoolArgs {
 
 struct CreateArgs : CommonArgs, NewPoolArgs {
   bool force = false;  // replace an existing pool
+  Consistency consistency = Consistency::log;
 };
 
 struct CheckArgs : CommonArgs {

@@ -91,6 +91,7 @@ Error create_at(const CreateArgs& args, const std::string& path) {
   StoreOptions options;
   options.pool = pool_options(args, true);
   options.pool.size = args.size;
+  options.pool.consistency = args.consistency;
   options.pool.size_max = std::max(args.size_max, args.size);
   options.error_if_exists = true;
   options.order = args.order;

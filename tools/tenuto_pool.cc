@@ -30,6 +30,7 @@ std::string close_words(const PoolInfo& info) {
 void add_last_close(const PoolInfo& info, Facts& facts) {
   facts.flag("was_clean", "last close", info.was_clean, close_words(info));
   facts.ms("recovery_ms", "", info.recovery_ms);
+  if (info.collect_ms != 0) facts.ms("collect_ms", "  collection", info.collect_ms);
   facts.count("rolled_back", "", info.rolled_back);
   facts.count("leaked_frames", "", info.leaked_frames);
 }
@@ -145,6 +146,7 @@ Error run_info(const CommonArgs& args) {
   const std::string id = fmt::format("{:016x}", info.pool_id);
   facts.text("pool_id", "pool id", id);
   add_medium(info, facts);
+  facts.text("consistency", "consistency", consistency_name(info.consistency));
   add_journal(info, facts);
   add_last_close(info, facts);
   facts.ms("open_ms", "opened in", session.open_ms());

@@ -68,6 +68,10 @@ enum {
   TENUTO_MEDIUM_JOURNAL = 4
 };
 typedef int tenuto_medium;
+/* tenuto::Consistency. A pool of variant gc that was killed is read word by word: filters are C++.
+ */
+enum { TENUTO_CONSISTENCY_AS_IS = 0, TENUTO_CONSISTENCY_LOG = 1, TENUTO_CONSISTENCY_GC = 2 };
+typedef int tenuto_consistency;
 
 enum { TENUTO_SYNC = 0, TENUTO_BUFFERED = 1 };
 typedef int tenuto_durability;
@@ -104,6 +108,7 @@ typedef struct tenuto_pool_options {
   unsigned mode; /* permissions of a new pool file; 0: only the owner */
   int large_pages;
   uint64_t record_zones_from;
+  tenuto_consistency consistency;
 } tenuto_pool_options;
 
 void tenuto_pool_options_init_sized(tenuto_pool_options* options, size_t struct_bytes);
@@ -126,6 +131,8 @@ typedef struct tenuto_pool_info {
   double recovery_ms;
   uint64_t leaked_frames;
   uint64_t rolled_back;
+  tenuto_consistency consistency;
+  double collect_ms;
 } tenuto_pool_info;
 
 /* tenuto::PoolStats. */

@@ -18,6 +18,10 @@ Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Repor
     return fail(Status::invalid_argument, &report, "there is no such medium",
                 "tenuto_pool_options.medium", "0 to 4", std::to_string(o.medium));
   }
+  if (o.consistency < TENUTO_CONSISTENCY_AS_IS || o.consistency > TENUTO_CONSISTENCY_GC) {
+    return fail(Status::invalid_argument, &report, "there is no such consistency",
+                "tenuto_pool_options.consistency", "0 to 2", std::to_string(o.consistency));
+  }
   if (!is_durability(o.durability)) {
     return fail(Status::invalid_argument, &report, "there is no such durability",
                 "tenuto_pool_options.durability", "0 or 1", std::to_string(o.durability));
@@ -45,6 +49,7 @@ Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Repor
   to.journal.keep = o.journal_keep != 0;
   to.large_pages = o.large_pages != 0;
   to.heap.record_zones_from = o.record_zones_from;
+  to.consistency = static_cast<Consistency>(o.consistency);
   if (o.log != nullptr) {
     to.log = [log = o.log, context = o.log_context](std::string_view text) {
       log(context, std::string(text).c_str());
@@ -117,6 +122,7 @@ void tenuto_pool_options_init_sized(tenuto_pool_options* to, size_t struct_bytes
   all.journal_keep = o.journal.keep;
   all.large_pages = o.large_pages;
   all.record_zones_from = o.heap.record_zones_from;
+  all.consistency = static_cast<tenuto_consistency>(o.consistency);
   c::init_struct(to, struct_bytes, &all, sizeof all);
 }
 
@@ -188,7 +194,9 @@ tenuto_status tenuto_pool_get_info_sized(tenuto_pool* pool, tenuto_pool_info* in
                                 .has_store = i.has_store,
                                 .recovery_ms = i.recovery_ms,
                                 .leaked_frames = i.leaked_frames,
-                                .rolled_back = i.rolled_back};
+                                .rolled_back = i.rolled_back,
+                                .consistency = static_cast<tenuto_consistency>(i.consistency),
+                                .collect_ms = i.collect_ms};
   return c::give_figures(info, struct_bytes, all) ? TENUTO_OK : TENUTO_INVALID_ARGUMENT;
 }
 

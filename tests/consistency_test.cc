@@ -348,5 +348,35 @@ TEST(Consistency, changes_only_after_a_clean_close) {
   EXPECT_EQ(p->info().consistency, Consistency::gc) << "an open to read changes nothing";
 }
 
+TEST(Consistency, slabs_with_blocks_of_two_sizes_stay_with_the_log) {
+  const TempPath path("variant-morphed");
+  Report report;
+  PoolOptions o = test::PoolParts::small_options();
+  {
+    Result<Pool> p = Pool::create(path.str(), o, &report);
+    ASSERT_TRUE(p) << report.text();
+    struct Many {
+      Ptr<char> slot[2000];
+    };
+    Many& r = **p->root<Many>("many");
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(p->malloc_to(112, r.slot[i].word()), Status::ok);
+    for (int i = 0; i < 1000; ++i) {
+      if (i % 100 == 0) continue;
+      ASSERT_EQ(p->free_from(r.slot[i].word()), Status::ok);
+    }
+    ASSERT_EQ(p->trim(), Status::ok);
+    for (int i = 1000; i < 1700; ++i) ASSERT_EQ(p->malloc_to(208, r.slot[i].word()), Status::ok);
+    ASSERT_GT(p->stats().morphed_slabs, 0u);
+  }
+  o.consistency = Consistency::gc;
+  EXPECT_EQ(Pool::open(path.str(), o, &report).error(), Status::invalid_argument);
+  EXPECT_NE(report.what.find("two sizes"), std::string::npos) << report.text();
+  o.consistency = Consistency::as_is;
+  Result<Pool> p = Pool::open(path.str(), o, &report);
+  ASSERT_TRUE(p) << report.text();
+  EXPECT_EQ(p->info().consistency, Consistency::log);
+  EXPECT_EQ(p->validate(&report), Status::ok) << report.text();
+}
+
 }  // namespace
 }  // namespace tenuto

@@ -111,6 +111,7 @@ bool has_medium(const AllocatorKind& kind, std::string_view medium);
 // Factories, one for each row of the table; defined in engine_<name>.cc.
 std::unique_ptr<Allocator> make_tenuto_logged();
 std::unique_ptr<Allocator> make_tenuto_versioned();
+std::unique_ptr<Allocator> make_tenuto_gc();
 std::unique_ptr<Allocator> make_tenuto_reserved();
 std::unique_ptr<Allocator> make_pmdk_atomic();
 std::unique_ptr<Allocator> make_pmdk_transactional();
@@ -119,6 +120,7 @@ std::unique_ptr<Allocator> make_jemalloc();
 std::unique_ptr<Allocator> make_glibc();
 std::string tenuto_logged_settings(const std::string& medium);
 std::string tenuto_versioned_settings(const std::string& medium);
+std::string tenuto_gc_settings(const std::string& medium);
 std::string tenuto_reserved_settings(const std::string& medium);
 std::string pmdk_atomic_settings(const std::string& medium);
 std::string pmdk_transactional_settings(const std::string& medium);

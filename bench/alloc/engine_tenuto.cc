@@ -1,7 +1,7 @@
-// Tenuto behind the adapter, using only the public header. It has three variants. One uses
-// malloc_to and free_from on plain destinations in the pool. One uses them on versioned
-// destinations. One uses reserve and cancel: only this process knows those blocks, so nothing is
-// flushed for them.
+// Tenuto behind the adapter, using only the public header. It has four variants. One uses malloc_to
+// and free_from on plain destinations in the pool. One uses them on versioned destinations. One
+// uses a pool with Consistency::gc. One uses reserve and cancel: only this process knows those
+// blocks, so nothing is flushed for them.
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -15,6 +15,7 @@
 namespace bench {
 namespace {
 
+using tenuto::Consistency;
 using tenuto::Pool;
 using tenuto::PtrWord;
 using tenuto::Status;
@@ -22,6 +23,7 @@ using tenuto::VPtrWord;
 
 class TenutoAllocator : public Allocator {
  public:
+  explicit TenutoAllocator(Consistency c = Consistency::log) : consistency_(c) {}
   bool open(const AllocatorOptions& options) override {
     options_ = options;
     const std::optional<tenuto::Medium> medium = medium_of(options.medium);
@@ -29,6 +31,7 @@ class TenutoAllocator : public Allocator {
     tenuto::PoolOptions how;
     how.medium = *medium;
     how.durability = tenuto::Durability::buffered;  // same as sync on media other than journal
+    how.consistency = consistency_;
     options.ablation.apply(how);
     const std::string path = options.dir + "/heap.tnt";
     tenuto::Report report;
@@ -93,6 +96,7 @@ class TenutoAllocator : public Allocator {
     return refuse(std::string(tenuto::status_name(s)) + ": " + report.text());
   }
 
+  const Consistency consistency_;
   AllocatorOptions options_;
   std::optional<Pool> pool_;
 };
@@ -100,6 +104,7 @@ class TenutoAllocator : public Allocator {
 template <class Word>
 class TenutoLogged final : public TenutoAllocator {
  public:
+  using TenutoAllocator::TenutoAllocator;
   std::size_t word_bytes() const override { return sizeof(Word); }
   void* malloc_to(std::uint64_t bytes, void* dest) override {
     Word& word = *static_cast<Word*>(dest);
@@ -173,6 +178,9 @@ std::unique_ptr<Allocator> make_tenuto_logged() {
 std::unique_ptr<Allocator> make_tenuto_versioned() {
   return std::make_unique<TenutoLogged<VPtrWord>>();
 }
+std::unique_ptr<Allocator> make_tenuto_gc() {
+  return std::make_unique<TenutoLogged<PtrWord>>(Consistency::gc);
+}
 std::unique_ptr<Allocator> make_tenuto_reserved() { return std::make_unique<TenutoReserved>(); }
 
 std::string tenuto_logged_settings(const std::string& medium) {
@@ -180,6 +188,10 @@ std::string tenuto_logged_settings(const std::string& medium) {
 }
 std::string tenuto_versioned_settings(const std::string& medium) {
   return "the same on versioned destinations, " + words_of(medium);
+}
+std::string tenuto_gc_settings(const std::string& medium) {
+  return "the same on a pool with Consistency::gc, " + words_of(medium) +
+         ", up to 64 calls together; after a crash a collection";
 }
 std::string tenuto_reserved_settings(const std::string& medium) {
   return "reserve and cancel: a crash frees the blocks, " + words_of(medium) +

@@ -16,6 +16,8 @@ constexpr std::array kKinds = {
                   kTenutoMedia},
     AllocatorKind{"tenuto-v", "tenuto", "log, versioned", make_tenuto_versioned,
                   tenuto_versioned_settings, true, kTenutoMedia},
+    AllocatorKind{"tenuto-gc", "tenuto", "gc", make_tenuto_gc, tenuto_gc_settings, true,
+                  kTenutoMedia},
     AllocatorKind{"tenuto-reserve", "tenuto", "reserve", make_tenuto_reserved,
                   tenuto_reserved_settings, false, kTenutoMedia},
 #ifdef TENUTO_PEER_PMEMOBJ

@@ -82,7 +82,8 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   s.created_unix_s = static_cast<std::uint64_t>(::time(nullptr));
   s.stripes = options.stripes;
   const bool as_is = options.consistency == Consistency::as_is;
-  s.variant = static_cast<std::uint32_t>(as_is ? Consistency::log : options.consistency);
+  f->consistency_ = as_is ? Consistency::log : options.consistency;
+  s.variant = static_cast<std::uint32_t>(f->consistency_);
   s.born_version = kLayoutVersion;
   s.life = random_id();
   auto& entry = *f->at<ZoneEntry>({kZoneTableOffset});
@@ -183,18 +184,18 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
 }
 
 // After a clean close the bits of all blocks are on media, as every variant has them then. So the
-// next superblock may name another one.
+// superblock that says `running` may name another one.
 Status PoolFile::choose_consistency(const PoolOptions& options, Report* report) {
-  const auto wanted = static_cast<std::uint32_t>(options.consistency);
-  if (options.consistency == Consistency::as_is || options.read_only || wanted == super_.variant)
+  const Consistency wanted = options.consistency;
+  if (wanted == Consistency::as_is || options.read_only || wanted == consistency_)
     return Status::ok;
   if (!was_clean_) {
     return fail(Status::invalid_argument, report,
                 "the pool was not closed cleanly, so its consistency cannot change: open it as it "
                 "is, close it, and open it again",
-                path_, consistency_name(options.consistency), consistency_name(consistency()));
+                path_, consistency_name(wanted), consistency_name(consistency_));
   }
-  super_.variant = wanted;
+  consistency_ = options.consistency;
   return Status::ok;
 }
 

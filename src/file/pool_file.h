@@ -213,7 +213,11 @@ class PoolFile final : public OfProcess {
     return writable() == Status::ok ? Status::ok : say_read_only(report);
   }
   Medium medium() const { return medium_; }
-  Consistency consistency() const { return static_cast<Consistency>(super_.variant); }
+  Consistency consistency() const { return consistency_; }
+  // By this open; stored with the next change of the state.
+  bool consistency_changes() const {
+    return static_cast<std::uint32_t>(consistency_) != super_.variant;
+  }
   // The medium that an open for writing takes with these options.
   Medium medium_to_write() const { return medium_to_write_; }
   // Whether a pool opened for writing keeps, after a power cut, what its fences promised (on medium
@@ -293,6 +297,7 @@ class PoolFile final : public OfProcess {
   std::uint64_t reserved_bytes_ = 0;
   std::byte* base_ = nullptr;  // aligned to kMapAlignBytes
   std::uint64_t bytes_max_ = 0;
+  Consistency consistency_ = Consistency::log;
   Medium medium_ = Medium::cache;
   Medium medium_to_write_ = Medium::cache;  // differs if the pool is opened to read
   bool map_sync_ = false;                   // the file system granted MAP_SYNC

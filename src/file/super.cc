@@ -137,6 +137,7 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
 
 void PoolFile::take_superblock(const Superblock& s) {
   super_ = s;
+  consistency_ = static_cast<Consistency>(s.variant);
   if (!is_old(s)) return;
   old_journal_ =
       s.state == static_cast<std::uint32_t>(PoolState::running) && word_at(s, kOldJournal) != 0;
@@ -154,6 +155,7 @@ Status PoolFile::set_state(PoolState state, Report* report) {
     TENUTO_TRY(journal_->finish(report));
   }
   super_.state = static_cast<std::uint32_t>(state);
+  super_.variant = static_cast<std::uint32_t>(consistency_);
   super_.journal_life_before = 0;
   TENUTO_TRY(put_superblock(report));
   if (clean && journal_ != nullptr) journal_->closed();

@@ -88,7 +88,9 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   impl->was_clean = impl->file->was_clean();
   impl->filters = options.filters;
   TENUTO_TRY(impl->attach(impl->was_clean, options, report));
-  if (impl->file->consistency() == Consistency::gc && impl->heap->stats().morphed_slabs != 0) {
+  const bool becomes_gc =
+      impl->file->consistency_changes() && impl->file->consistency() == Consistency::gc;
+  if (becomes_gc && impl->heap->stats().morphed_slabs != 0) {
     return fail(
         Status::invalid_argument, report,
         "the pool has slabs with blocks of two sizes, and marks could not tell these apart: "

@@ -139,12 +139,17 @@ std::string Judge::opened(unsigned s, const Op& op) {
     // The path of this open is the one for what follows.
     spell.made = true;
     spell.looks_due = true;
+    spell.may_run = spell.may_run && read_only;
     spell.read_only = read_only;
     spell.path = path;
     return {};
   }
-  if (faults_ || op.status == kThrew) return {};
-  if (read_only && op.is(Status::read_only) && !spell.closed) return {};
+  if (faults_ || op.status == kThrew) {
+    // It may have failed when it wrote that the pool is running, and have stored that.
+    spell.may_run = spell.may_run || !read_only;
+    return {};
+  }
+  if (read_only && op.is(Status::read_only) && (!spell.closed || spell.may_run)) return {};
   if (!must_open(s, path) && !op.is(Status::busy)) return {};
   if (!spell.made && op.is(Status::full)) return {};
   return "an open by path " + std::to_string(path) + " says " +

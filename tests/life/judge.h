@@ -39,7 +39,8 @@ class Judge {
     std::vector<Op> ops;  // calls since then
     bool made = false;    // the store was created
     bool looks_due = false;
-    bool closed = false;  // by a clean close
+    bool closed = false;   // by a clean close
+    bool may_run = false;  // a failed open may have marked it as running
     bool faulted = false, no_memory = false;
     // Records that had expired at the look may be there or not: a call that wrote some may have
     // happened or not. They show when an open begins at an earlier time, after a crash.

@@ -257,6 +257,13 @@ void Process::validate(unsigned s, std::size_t number) {
   if (status != Status::ok && health == Status::ok && status != Status::io) {
     world_.broken("validate says " + std::string(status_name(status)) + ": " + report.text());
   }
+  // All objects of a life are the root's.
+  if (status != Status::ok) return;
+  const Result<Garbage> g = slot.store->pool().find_garbage({}, &report);
+  if (!g && g.error() != Status::busy && slot.store->pool().health() == Status::ok) {
+    world_.broken("find_garbage says " + report.text());
+  }
+  if (g && !g->lost.empty()) world_.broken("objects are lost");
 }
 
 // Steps that end the process, or concern other processes.

@@ -198,7 +198,7 @@ TEST(Format, slabs_of_typed_blocks_are_cut_as_ever) {
       EXPECT_LE((1 + g.stripes) * kLineBytes + g.blocks * 8, g.data_offset);
       EXPECT_LE(g.data_offset + std::uint64_t{g.blocks} * bytes, heap::kSlabBytes);
       // Each block has its own type word, and no other words are between them.
-      heap::Slab slab(heap::kBlocksMax / 64, false);
+      heap::Slab slab(heap::kBlocksMax / 64);
       std::vector<std::uint64_t> frame(heap::kSlabBytes / 8);
       slab.header = reinterpret_cast<heap::SlabHeader*>(frame.data());
       slab.shape.now.end_line = static_cast<std::uint8_t>(1 + g.stripes);

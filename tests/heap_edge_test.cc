@@ -412,7 +412,7 @@ TEST(HeapEdge, bits_are_gathered_from_their_stripes) {
       alignas(kLineBytes) static std::array<std::byte, 8192> lines;
       lines.fill({});
       const heap::SlabGeometry g = heap::slab_geometry(bytes, pool_stripes);
-      heap::Slab slab(heap::kBlocksMax / 64, false);
+      heap::Slab slab(heap::kBlocksMax / 64);
       slab.header = reinterpret_cast<heap::SlabHeader*>(lines.data());
       slab.shape.now.first_line = 1;
       slab.set_stripes(g.stripes);

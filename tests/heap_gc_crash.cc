@@ -42,20 +42,21 @@ TEST_P(WithGc, what_the_root_leads_to_survives_and_the_rest_is_free) {
               static_cast<unsigned long long>(r.recovery_states), r.seconds);
 }
 
-std::vector<std::string> names() {
-  std::vector<std::string> all;
+// All of them with power cuts. With kills, which lose less, some of each kind.
+std::vector<std::tuple<CrashMode, std::string>> cases() {
+  const std::set<std::string> kKilled = {"small_blocks", "two_lanes", "extents",     "slabs",
+                                         "versioned",    "typed",     "interleaved", "batches"};
+  std::vector<std::tuple<CrashMode, std::string>> all;
   for (const HeapScript& s : heap_scripts()) {
-    if (!kOthers.contains(s.name)) all.emplace_back(s.name);
+    if (kOthers.contains(s.name)) continue;
+    all.emplace_back(CrashMode::adr, s.name);
+    if (kKilled.contains(s.name)) all.emplace_back(CrashMode::kill, s.name);
   }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(HeapGcCrash, WithGc,
-                         testing::Combine(testing::Values(CrashMode::adr, CrashMode::kill),
-                                          testing::ValuesIn(names())),
-                         [](const auto& script) {
-                           return std::string(crash_mode_name(std::get<0>(script.param))) + "_" +
-                                  std::get<1>(script.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(HeapGcCrash, WithGc, testing::ValuesIn(cases()), [](const auto& script) {
+  return std::string(crash_mode_name(std::get<0>(script.param))) + "_" + std::get<1>(script.param);
+});
 
 // A freed block is the next one that its lane would hand out.
 const HeapScript kMove = {"move", [](HeapSession& s, CrashContext&) {
@@ -76,12 +77,13 @@ TEST(HeapGcCrash, blocks_that_move_are_never_named_twice) {
   }
 }
 
-TEST(HeapGcCrash, every_fence_is_needed) {
+// All but the one between a tombstone and the next use of its place: the quarantine of 16 blocks
+// keeps a small script from using the place again in the same call.
+TEST(HeapGcCrash, fences_are_needed) {
   constexpr const char* kFences[][2] = {
       {"destinations of a lane", "its freed blocks are reused"},
       {"entry of a large block", "a word names it"},
       {"word of a large block", "its tombstone"},
-      {"tombstone of a large block", "the block is reused"},
   };
   for (const auto& [first, then] : kFences) {
     CrashOptions o = options_for(kMove, CrashMode::adr);

@@ -11,6 +11,7 @@ Engine::Engine(pm::PoolFile& file, pm::Lanes& lanes, heap::Heap& heap)
     if (txn != nullptr && txn->active() && !TENUTO_PLANT("tx_open_transaction_handed_on")) {
       txn->abandon();
     }
+    heap_.fence_thread();  // Consistency::gc: nobody else would know of its last calls
   });
 }
 

@@ -297,6 +297,7 @@ void Txn::release_limbo() {
 
 void Txn::commit_outermost() {
   if (log_.size() == 0) return;
+  heap_.fence_thread();  // Consistency::gc: what this transaction may rely on
   const std::uint64_t s = log_.sequence();
   if (undo_pending_ || alloc_pending_) fence("last entries", "allocation bits");
   if (TENUTO_PLANT("tx_commit_record_before_data")) write_header(s - 1, s);

@@ -81,11 +81,10 @@ enum class Consistency : std::uint8_t {
   log = 1,
   // After a crash the pool keeps what its root object leads to, and frees the rest
   // (tenuto/garbage.h tells how pointers are found; PoolOptions::filters). A call stores one word,
-  // writes no log and waits for nothing. It is durable after the calling thread's next Pool::sync,
-  // after 64 more calls on its lane, or after a close. A crash before may undo it, and of several
-  // calls any. Objects that only a walk by type reaches are lost in a crash. Two threads must never
-  // free one word. Blocks above 16 KiB, those with a type or zeros, and publish and swap have
-  // fences.
+  // writes no log and waits for nothing. It is durable after the thread's next Pool::sync or
+  // commit, its end, 64 more calls, or a close. A crash before may undo it, and of several calls
+  // any. Objects that only a walk by type reaches are lost in a crash. Blocks above 16 KiB, those
+  // with a type or zeros, and publish and swap have fences.
   gc = 2,
 };
 

@@ -167,8 +167,7 @@ Slab& Arena::fresh_shadow(ClassId class_id) {
   }
   const std::size_t all = shadows.made + 1;
   if (shadows.spare.capacity() < all) shadows.spare.reserve(2 * all);
-  const bool gc = file_.consistency() == Consistency::gc;
-  slabs_.push_back(std::make_unique<Slab>(words, gc));
+  slabs_.push_back(std::make_unique<Slab>(words));
   slabs_.back()->arena = this;
   shadows.made = all;
   return *slabs_.back();

@@ -17,7 +17,8 @@
 // crash frees b. An entry is durable before D, or the block that D names would not be found. So is
 // a type, by which a filter reads the block.
 //
-// A swap keeps its intent: between two words without one, a block could be named by neither.
+// A swap keeps its intent: between two words without one, a block could be named by neither. It is
+// retired before the swap returns, for no later call of this variant would do it.
 //
 // Medium cache: nothing waits.
 #include "heap/block_marks.h"
@@ -70,7 +71,7 @@ void Heap::State::detach_gc(LaneHeap& h, const IntentElement& e) {
     fence("word of a large block", "its tombstone");
     flush(extents.mark_free(e.block));
     fence("tombstone of a large block", "the block is reused");
-    give_back(h, e.block);
+    retire(h, e.block);
   } else if (stores_persist || TENUTO_PLANT("heap_gc_block_reused_before_fence")) {
     give_back(h, e.block, {e.slab, e.index});
   } else {

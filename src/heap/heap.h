@@ -134,9 +134,9 @@ class Heap {
     std::uint64_t blocks = 0;
     std::uint64_t bytes = 0;
   };
-  // Marks the allocated logged blocks that contain `from`, and all that their pointers lead to
-  // (tenuto/garbage.h). Blocks that have a mark already are not read. `reached` counts those that
-  // got one. Quiescent. io: the system has no threads. Throws bad_alloc.
+  // Marks the allocated and reserved logged blocks that contain `from`, and all that their pointers
+  // lead to (tenuto/garbage.h). Blocks that have a mark already are not read. `reached` counts
+  // those that got one. Quiescent. io: the system has no threads. Throws bad_alloc.
   Status reach(std::span<const PoolOffset> from, const GarbageOptions& options, BlockMarks& marks,
                Reached& reached, Report* report);
 

@@ -183,6 +183,8 @@ Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest
   if (pages.find(block.offset).owner != PageOwner::slab) [[unlikely]]
     flush_type(block.offset);
   const bool early = TENUTO_PLANT("heap_versioned_contents_unfenced");
+  // What the block's own pointers name is durable before a word names the block.
+  if (gc && h.unfenced_count != 0) fence_words(h);
   if (gc ? !TENUTO_PLANT("heap_gc_contents_unfenced")
          : std::is_same_v<Word, VPtrWord> && !unfilled && !early) {
     fence_lane(h, "contents of a block", "versioned malloc intent");
@@ -247,6 +249,7 @@ Status Heap::swap(VPtrWord& a, VPtrWord& b) {
     }
   }
   s.end_intents(h);
+  if (s.gc) s.drain_limbo(h);
   return Status::ok;
 }
 

@@ -53,14 +53,14 @@ struct Heap::State::Tracer {
       return;
     }
     s.extents.for_each(Kind::logged, [this](PoolOffset o, std::uint64_t n) {
-      if (!s.extents.find(o, Kind::logged, Wanted::allocated)) return;
+      if (!s.extents.find(o, Kind::logged, Wanted::in_use)) return;
       extents.push_back({{o, n}, s.extents.is_typed(o)});
     });
     std::sort(extents.begin(), extents.end(),
               [](const Large& a, const Large& b) { return a.block.offset < b.block.offset; });
   }
 
-  // The allocated logged block that contains o. No offset: there is none.
+  // The allocated or reserved logged block that contains o. No offset: there is none.
   Block containing(PoolOffset o) const {
     const PageTable::Entry e = s.pages.find(o);
     if (e.owner == PageOwner::none) return extent_containing(o);
@@ -76,7 +76,7 @@ struct Heap::State::Tracer {
     if (i >= part.blocks) return {};
     // The type of an allocated block is durable, and not 0.
     const bool can_be = part.kind != Kind::typed || part.type_word(i) != 0;
-    if (!(after_crash ? can_be : part.live(i))) return {};
+    if (!(after_crash ? can_be : part.live(i) || part.reserved(i))) return {};
     return {part.block_offset(i), part.block_bytes};
   }
   // Null: none contains it.

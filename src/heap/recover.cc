@@ -193,7 +193,7 @@ void Heap::State::finish_part(Slab& slab) const {
     slab.free_count -= static_cast<std::uint32_t>(std::popcount(used));
   }
   slab.stripes_known =
-      slab.in_dram && (clean || TENUTO_PLANT("heap_close_believes_stripes_after_crash"));
+      is_derived(slab.kind) && (clean || TENUTO_PLANT("heap_close_believes_stripes_after_crash"));
 }
 
 Status Heap::State::finish_slab(Slab& slab, Report* report) const {

@@ -10,13 +10,11 @@
 
 namespace TENUTO_NS::heap {
 
-Slab::Slab(unsigned words, bool by_bytes)
+Slab::Slab(unsigned words)
     : plain_(std::make_unique<std::uint64_t[]>(words)),
       atomic_(std::make_unique<std::atomic<std::uint64_t>[]>(std::size_t{2} * words)) {
   free_bits = {plain_.get(), words};
   live_bits_ = {atomic_.get(), words};
-  if (by_bytes)
-    live_bytes_ = std::make_unique<std::atomic<std::uint8_t>[]>(std::size_t{64} * words);
   reserved_bits = {atomic_.get() + words, words};
 }
 Slab::~Slab() = default;

@@ -114,9 +114,7 @@ struct Slab : BlockGrid {
   // no cache takes its blocks.
   std::atomic<bool> leaving = false;
 
-  // `words`: of each of the bits. `by_bytes`: a byte for each block tells whether it is live, and
-  // not a bit, so that no locked instruction is needed: that would wait for the flush before it.
-  Slab(unsigned words, bool by_bytes);
+  explicit Slab(unsigned words);  // of each of the bits
   ~Slab();
   unsigned words() const { return static_cast<unsigned>(free_bits.size()); }
   bool is_old() const { return successor.load(std::memory_order_acquire) != nullptr; }
@@ -176,40 +174,19 @@ struct Slab : BlockGrid {
     return (bits[i / 64].fetch_and(~bit, std::memory_order_acq_rel) & bit) != 0;
   }
   // Live. Logged: allocated, and no thread is freeing it. Derived: recovery marked it; then what
-  // the stripes have. Any thread; by bytes, only one at a time changes a block.
-  bool live(unsigned i) const {
-    if (live_bytes_ == nullptr) [[likely]]
-      return is_set(live_bits_, i);
-    return live_bytes_[i].load(std::memory_order_acquire) != 0;
-  }
-  bool set_live(unsigned i) {
-    if (live_bytes_ == nullptr) [[likely]]
-      return set(live_bits_, i);
-    return store_live_byte(i, 1);
-  }
-  bool clear_live(unsigned i) {
-    if (live_bytes_ == nullptr) [[likely]]
-      return clear(live_bits_, i);
-    return store_live_byte(i, 0);
-  }
+  // the stripes have. Any thread.
+  bool live(unsigned i) const { return is_set(live_bits_, i); }
+  bool set_live(unsigned i) { return set(live_bits_, i); }
+  bool clear_live(unsigned i) { return clear(live_bits_, i); }
   // 64 blocks at a time, for recovery and figures.
   std::uint64_t live_word(std::size_t w) const {
-    if (live_bytes_ == nullptr) return live_bits_[w].load(std::memory_order_relaxed);
-    std::uint64_t bits = 0;
-    for (unsigned i = 0; i < 64; ++i) {
-      bits |= std::uint64_t{live_bytes_[w * 64 + i].load(std::memory_order_relaxed)} << i;
-    }
-    return bits;
+    return live_bits_[w].load(std::memory_order_relaxed);
   }
   void set_live_word(std::size_t w, std::uint64_t bits) {
-    if (live_bytes_ == nullptr) return live_bits_[w].store(bits, std::memory_order_relaxed);
-    for (unsigned i = 0; i < 64; ++i) {
-      live_bytes_[w * 64 + i].store(bits >> i & 1, std::memory_order_relaxed);
-    }
+    live_bits_[w].store(bits, std::memory_order_relaxed);
   }
   // set_live without a locked instruction. REQUIRES: no other thread changes it.
   bool set_live_alone(unsigned i) {
-    if (live_bytes_ != nullptr) return store_live_byte(i, 1);
     std::atomic<std::uint64_t>& word = live_bits_[i / 64];
     const std::uint64_t before = word.load(std::memory_order_relaxed);
     const std::uint64_t bit = 1ull << i % 64;
@@ -266,13 +243,7 @@ struct Slab : BlockGrid {
   unsigned take(TakenBlock* out, unsigned want);
 
  private:
-  bool store_live_byte(unsigned i, std::uint8_t v) {
-    const std::uint8_t before = live_bytes_[i].load(std::memory_order_relaxed);
-    live_bytes_[i].store(v, std::memory_order_release);
-    return before != v;
-  }
   AtomicWords live_bits_;
-  std::unique_ptr<std::atomic<std::uint8_t>[]> live_bytes_;
   std::unique_ptr<std::uint64_t[]> plain_;
   std::unique_ptr<std::atomic<std::uint64_t>[]> atomic_;
 };

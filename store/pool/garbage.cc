@@ -70,6 +70,13 @@ Result<Garbage> PoolImpl::find_garbage(const GarbageOptions& options, std::vecto
   g.reached_blocks = reached.blocks;
   g.reached_bytes = reached.bytes;
 
+  // What is reserved may be published next, with all that its pointers lead to.
+  std::vector<PoolOffset> reserved;
+  heap->for_each(heap::Kind::logged, [&](PoolOffset o, std::uint64_t) {
+    if (!heap->find_allocated(o)) reserved.push_back(o);
+  });
+  TENUTO_TRY(reach(reserved));
+
   std::vector<Object> others;
   std::vector<PoolOffset> walked;
   heap->for_each(heap::Kind::logged, [&](PoolOffset o, std::uint64_t bytes) {

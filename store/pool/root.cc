@@ -83,6 +83,7 @@ Result<void*> PoolImpl::make_root(std::string_view layout, std::uint64_t bytes) 
   zero_flush(file->at<void>(block->offset), block->bytes);
   // The first fence of publish makes both durable, before the root word changes.
   TENUTO_TRY(heap->publish(*block, root_word(*file)));
+  heap->fence_thread();  // Consistency::gc: without the root everything is lost
   return file->at<void>(block->offset);
 }
 

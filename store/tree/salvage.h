@@ -52,7 +52,7 @@ class FoundSlabs {
 
  private:
   struct FoundSlab {
-    heap::Slab slab{heap::kBlocksMax / 64, false};  // of any class
+    heap::Slab slab{heap::kBlocksMax / 64};  // of any class
     heap::BlockBits used{};
   };
   const FoundSlab* slab_at(PoolOffset o) const;

@@ -19,7 +19,7 @@
 namespace TENUTO_NS {
 
 // Calls visit(target) for every pointer of the object; null targets may be passed. It runs in
-// several threads at once, and must not call the pool.
+// several threads at once, must not call the pool, and throws nothing but std::bad_alloc.
 using PointerFilter = std::function<void(const void* object, std::uint64_t bytes,
                                          const std::function<void(const void*)>& visit)>;
 

@@ -20,6 +20,8 @@ namespace TENUTO_NS {
 //   journal    a power cut, on any file system: all that was synced, and the rest up to a point in
 //              time shortly before the cut
 //   automatic  line if the file system grants MAP_SYNC, cache in memory (tmpfs), else journal
+// In the traced build (tenuto/crash.h) automatic and journal are line, so that the explorer crashes
+// a program at each flush. On `cache` only CrashMode::kill says what a crash can leave.
 //
 // The stores of one thread to one line keep their order over a crash without a fence. Medium
 // journal on a processor without AVX-512 has one exception. A thread stores an earlier value to a

@@ -139,9 +139,13 @@ void PoolFile::choose_medium(const PoolOptions& options) {
     medium_ = map_sync_ ? Medium::line : in_memory_ ? Medium::cache : Medium::journal;
     if (TENUTO_PLANT("pm_automatic_takes_less_in_silence") && !map_sync_) medium_ = Medium::cache;
   }
-  // The traced build records a shared mapping. A read-only pool is never written to.
-  if (medium_ == Medium::journal && kTraced) medium_ = Medium::cache;
+  // The explorer records a shared mapping, and a crash keeps what was flushed. On `cache` the heap
+  // does without some flushes: only who asks for it gets it.
+  if (kTraced && (options.medium == Medium::automatic || medium_ == Medium::journal)) {
+    medium_ = Medium::line;
+  }
   medium_to_write_ = medium_;
+  // A read-only pool is never written to.
   if (medium_ == Medium::journal && options.read_only) medium_ = Medium::cache;
 }
 

@@ -101,7 +101,7 @@ Status Heap::collect(PoolOffset root, const GarbageOptions& options, Reached& re
                 s.file.path());
   }
   if (root) {
-    TENUTO_TRY(reach_after_crash({&root, 1}, options, marks, reached, report));
+    reach_after_crash({&root, 1}, options, marks, reached);
     if (!marks.has(root)) {
       return fail(Status::corrupt, report, "the root word leads to no object",
                   s.file.where({pm::kHeadPageOffset}, "roots"));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <thread>
 
 #include "heap/heap_state.h"
 #include "heap/morph.h"
@@ -10,14 +9,13 @@
 #include "pm/no_memory.h"
 #include "pm/os.h"
 #include "pm/plant.h"
+#include "pm/thread.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::heap {
 
 namespace {
 constexpr unsigned kBatchesBeforeGrowth = 8;  // of durable frees
-
-unsigned cores() { return std::max(1u, std::thread::hardware_concurrency()); }
 
 std::uint64_t record_zones_from(const HeapOptions& o) {
   constexpr std::uint64_t kLeast = 64u << 20;
@@ -38,9 +36,9 @@ Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapO
       lanes(l),
       pages(f.bytes_max()),
       frames(f, fr, record_zones_from(o)),
-      extents(f, frames, options, cores()),
+      extents(f, frames, options, pm::cores()),
       lane_heaps(std::make_unique<std::atomic<LaneHeap*>[]>(kLanesMax)) {
-  for (unsigned i = 0; i < cores(); ++i) {
+  for (unsigned i = 0; i < pm::cores(); ++i) {
     arenas.push_back(std::make_unique<Arena>(f, frames, pages, i, o.morph_occupancy));
   }
 }

@@ -136,9 +136,9 @@ class Heap {
   };
   // Marks the allocated and reserved logged blocks that contain `from`, and all that their pointers
   // lead to (tenuto/garbage.h). Blocks that have a mark already are not read. `reached` counts
-  // those that got one. Quiescent. io: the system has no threads. Throws bad_alloc.
-  Status reach(std::span<const PoolOffset> from, const GarbageOptions& options, BlockMarks& marks,
-               Reached& reached, Report* report);
+  // those that got one. Quiescent. Throws bad_alloc.
+  void reach(std::span<const PoolOffset> from, const GarbageOptions& options, BlockMarks& marks,
+             Reached& reached);
 
   // --- Consistency::gc (gc.cc)
   // What the calling thread allocated and freed is durable on return. Other variants: nothing.
@@ -229,10 +229,10 @@ class Heap {
   Status malloc_many(const Sizes& bytes, const Words<W>& dests, const AllocOptions& options);
   template <PointerWord W>
   Status free_many(const Words<W>& dests);
-  Status reach_after_crash(std::span<const PoolOffset> from, const GarbageOptions& options,
-                           BlockMarks& marks, Reached& reached, Report* report);
-  Status trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
-               BlockMarks& marks, Reached& reached, Report* report);
+  void reach_after_crash(std::span<const PoolOffset> from, const GarbageOptions& options,
+                         BlockMarks& marks, Reached& reached);
+  void trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
+             BlockMarks& marks, Reached& reached);
   struct State;
   std::unique_ptr<State> state_;
 };

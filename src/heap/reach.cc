@@ -2,14 +2,13 @@
 // changes the pool.
 //
 // A thread has a stack of marked blocks that it has not read yet. The next ones wait in a short
-// queue, so that their lines are on the way. While fewer threads work than there are, a thread
-// gives the older half of its stack to another one, as a oneTBB task.
-#include <tbb/task_arena.h>
-#include <tbb/task_group.h>
-
+// queue, so that their lines are on the way. While another thread waits, a thread gives it the
+// older half of its stack.
 #include <algorithm>
 #include <array>
+#include <condition_variable>
 #include <iterator>
+#include <mutex>
 #include <utility>
 
 #include "heap/block_marks.h"
@@ -32,12 +31,18 @@ struct Heap::State::Tracer {
     Block block;
     bool typed = false;
   };
-  std::vector<Large> extents = {};    // that are allocated, by offset
-  tbb::task_group* others = nullptr;  // null: this thread alone
-  int threads = 1;
-  std::atomic<int> walks = 1;  // under way, or about to be
-  std::atomic<std::uint64_t> blocks = 0;
-  std::atomic<std::uint64_t> bytes = 0;
+  std::vector<Large> extents = {};  // that are allocated, by offset
+
+  std::atomic<int> wanted = 0;  // threads that wait, less the stacks that are given
+  std::mutex mu = {};
+  std::condition_variable given_or_done = {};
+  // By mu.
+  std::vector<std::vector<Block>> given = {};
+  unsigned working = 0;
+  bool done = false;    // nobody works and nothing is given
+  bool failed = false;  // an allocation: a thread gave up
+  std::uint64_t blocks = 0;
+  std::uint64_t bytes = 0;
 
   static constexpr std::size_t kAhead = 8;  // blocks whose lines are on the way
 
@@ -161,63 +166,86 @@ struct Heap::State::Tracer {
     void run() {
       for (Block b = take(); b.offset; b = take()) {
         read(b);
-        if (stack.size() > 1 && tracer.wants_work()) tracer.share(stack);
+        if (stack.size() > 1 && tracer.wanted.load(std::memory_order_relaxed) > 0) {
+          tracer.share(stack);
+        }
       }
-      tracer.walks.fetch_sub(1, std::memory_order_relaxed);
-      tracer.blocks.fetch_add(blocks, std::memory_order_relaxed);
-      tracer.bytes.fetch_add(bytes, std::memory_order_relaxed);
     }
   };
 
-  bool wants_work() const { return walks.load(std::memory_order_relaxed) < threads; }
-  // Gives another thread the older half: it leads to more.
+  // The older half: it leads to more.
   void share(std::vector<Block>& stack) {
     const auto half = stack.begin() + static_cast<std::ptrdiff_t>(stack.size() / 2);
-    std::vector<Block> given(stack.begin(), half);
+    std::vector<Block> older(stack.begin(), half);
     stack.erase(stack.begin(), half);
     if (TENUTO_PLANT("heap_reach_loses_what_it_shares")) return;
-    walks.fetch_add(1, std::memory_order_relaxed);
-    others->run([this, given = std::move(given)] {
-      Walk w{*this, given};
-      w.run();
-    });
+    const std::lock_guard lock(mu);
+    give(std::move(older));
+  }
+  // REQUIRES: mu.
+  void give(std::vector<Block> stack) {
+    given.push_back(std::move(stack));
+    wanted.fetch_sub(1, std::memory_order_relaxed);
+    given_or_done.notify_one();
+  }
+  // False: there is nothing left to do.
+  bool wait_for(std::vector<Block>& stack) {
+    std::unique_lock lock(mu);
+    wanted.fetch_add(1, std::memory_order_relaxed);
+    if (given.empty() && working == 0) finish();
+    given_or_done.wait(lock, [this] { return done || !given.empty(); });
+    if (given.empty() || failed) return false;
+    stack = std::move(given.back());
+    given.pop_back();
+    working += 1;
+    return true;
+  }
+  // REQUIRES: mu.
+  void finish() {
+    done = true;
+    given_or_done.notify_all();
+  }
+
+  // What each thread does.
+  void work() {
+    Walk w{*this};
+    while (wait_for(w.stack)) {
+      const bool had = pm::had_memory([&] { w.run(); });
+      const std::lock_guard lock(mu);
+      working -= 1;
+      blocks += std::exchange(w.blocks, 0);
+      bytes += std::exchange(w.bytes, 0);
+      if (had) continue;
+      failed = true;
+      return finish();
+    }
   }
 };
 
-Status Heap::reach(std::span<const PoolOffset> from, const GarbageOptions& options,
-                   BlockMarks& marks, Reached& reached, Report* report) {
-  return trace(from, options, false, marks, reached, report);
+void Heap::reach(std::span<const PoolOffset> from, const GarbageOptions& options, BlockMarks& marks,
+                 Reached& reached) {
+  trace(from, options, false, marks, reached);
 }
 
-Status Heap::reach_after_crash(std::span<const PoolOffset> from, const GarbageOptions& options,
-                               BlockMarks& marks, Reached& reached, Report* report) {
-  return trace(from, options, true, marks, reached, report);
+void Heap::reach_after_crash(std::span<const PoolOffset> from, const GarbageOptions& options,
+                             BlockMarks& marks, Reached& reached) {
+  trace(from, options, true, marks, reached);
 }
 
-Status Heap::trace(std::span<const PoolOffset> from, const GarbageOptions& options,
-                   bool after_crash, BlockMarks& marks, Reached& reached, Report* report) {
+void Heap::trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
+                 BlockMarks& marks, Reached& reached) {
   State::Tracer tracer{*state_, options.filters, marks, after_crash};
   tracer.find_extents();
-  const auto work = [&](bool parallel) {
-    State::Tracer::Walk first{tracer};
-    for (const PoolOffset o : from) {
-      if (const Block b = tracer.containing(o); b.offset) first.found(b);
-    }
-    if (!parallel) {
-      first.run();
-      return Status::ok;
-    }
-    tbb::task_group others;
-    tracer.others = &others;
-    tracer.threads = tbb::this_task_arena::max_concurrency();
-    others.run_and_wait([&] { first.run(); });
-    return Status::ok;
-  };
-  const Status s = pm::in_arena(options.threads, work);
-  if (s != Status::ok) return fail(s, report, pm::kNoThreadHere, state_->file.path());
-  reached.blocks += tracer.blocks.load(std::memory_order_relaxed);
-  reached.bytes += tracer.bytes.load(std::memory_order_relaxed);
-  return Status::ok;
+  State::Tracer::Walk first{tracer};
+  for (const PoolOffset o : from) {
+    if (const Block b = tracer.containing(o); b.offset) first.found(b);
+  }
+  tracer.give(std::move(first.stack));
+  const unsigned threads = options.threads == 0 ? pm::cores() : options.threads;
+  pm::waiting_each(threads, threads, [&](std::size_t) { tracer.work(); });
+  if (tracer.failed) pm::throw_bad_alloc();
+  reached.blocks += first.blocks + tracer.blocks;
+  reached.bytes += first.bytes + tracer.bytes;
 }
 
 }  // namespace TENUTO_NS::heap

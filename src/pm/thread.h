@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <thread>
 #include <utility>
@@ -41,5 +42,8 @@ std::thread new_thread(F f) {
   const SignalsBlocked blocked;
   return std::thread(std::move(f));
 }
+
+// Of the machine, at least 1.
+inline unsigned cores() { return std::max(1u, std::thread::hardware_concurrency()); }
 
 }  // namespace TENUTO_NS::pm

@@ -53,10 +53,9 @@ Result<Garbage> PoolImpl::find_garbage(const GarbageOptions& options, std::vecto
   heap::Heap::Reached reached;
   const auto reach = [&](std::span<const PoolOffset> from) {
     const auto begin = std::chrono::steady_clock::now();
-    const Status s = heap->reach(from, options, marks, reached, report);
+    heap->reach(from, options, marks, reached);
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     g.mark_ms += took.count();
-    return s;
   };
   const auto& word = reinterpret_cast<const PtrWord&>(file->head().roots[pm::kRootUser]);
   if (const void* root = PtrWord::decode(&word, word.raw)) {
@@ -65,7 +64,7 @@ Result<Garbage> PoolImpl::find_garbage(const GarbageOptions& options, std::vecto
                   file->where({pm::kHeadPageOffset}, "roots"));
     }
     const PoolOffset o = file->offset_of(root);
-    TENUTO_TRY(reach({&o, 1}));
+    reach({&o, 1});
   }
   g.reached_blocks = reached.blocks;
   g.reached_bytes = reached.bytes;
@@ -75,7 +74,7 @@ Result<Garbage> PoolImpl::find_garbage(const GarbageOptions& options, std::vecto
   heap->for_each(heap::Kind::logged, [&](PoolOffset o, std::uint64_t) {
     if (!heap->find_allocated(o)) reserved.push_back(o);
   });
-  TENUTO_TRY(reach(reserved));
+  reach(reserved);
 
   std::vector<Object> others;
   std::vector<PoolOffset> walked;
@@ -85,7 +84,7 @@ Result<Garbage> PoolImpl::find_garbage(const GarbageOptions& options, std::vecto
     if (others.back().type != 0) walked.push_back(o);
   });
   if (!TENUTO_PLANT("store_garbage_beside_walks_by_type")) {
-    TENUTO_TRY(reach(walked));
+    reach(walked);
   }
   // A page that could not be read was read as zeros, and led to nothing.
   TENUTO_TRY(file->bad_pages(report));

@@ -344,6 +344,52 @@ TEST_P(GcPool, batches_and_full_pools) {
 
 // --- which variant -------------------------------------------------------------------------------
 
+// On Consistency::internal.
+TEST_P(GcPool, a_walk_shows_all_that_returned_before_a_kill) {
+  constexpr std::uint64_t kType = 5;
+  {
+    Pool p = make();
+    (void)root(p);
+    ASSERT_EQ(p.close(), Status::ok);
+  }
+  {
+    Pool p = open(Consistency::internal);
+    EXPECT_EQ(p.info().consistency, Consistency::internal);
+    ASSERT_EQ(p.close(), Status::ok);
+  }
+  killed([](Pool& p) {
+    Root& r = root(p);
+    for (std::size_t i = 0; i < 20; ++i) {
+      (void)p.malloc_to(i == 7 ? 40'000 : sizeof(Node), r.slot[i].word(),
+                        {.zero = true, .type = kType});
+      (void)p.malloc_to(sizeof(Node), r.versioned[i].word());
+    }
+    for (std::size_t i = 0; i < 10; ++i) {
+      (void)p.free_from(r.slot[i].word());
+      (void)p.free_from(r.versioned[i].word());
+    }
+    (void)p.swap(r.versioned[0].word(), r.versioned[15].word());
+    (void)p.sync();
+  });
+  Pool p = open();
+  EXPECT_EQ(p.info().consistency, Consistency::internal);
+  Root& r = root(p);
+  std::set<const void*> shown;
+  for (void* at = *p.first(kType); at != nullptr; at = *p.next(at, kType)) shown.insert(at);
+  std::set<const void*> named;
+  for (const auto& slot : r.slot) {
+    if (slot) named.insert(slot.get());
+  }
+  EXPECT_EQ(shown, named);
+  EXPECT_EQ(shown.size(), 10u);
+  std::size_t versioned = 0;
+  for (const auto& v : r.versioned) versioned += v.get() != nullptr && p.usable_size(v.get()) != 0;
+  EXPECT_EQ(versioned, 10u);
+  EXPECT_NE(r.versioned[0].get(), nullptr);
+  EXPECT_EQ(p.validate(&report_), Status::ok) << report_.text();
+  ASSERT_EQ(p.close(), Status::ok);
+}
+
 TEST(Consistency, changes_only_after_a_clean_close) {
   const TempPath path("variant");
   Report report;

@@ -44,8 +44,9 @@ TEST_P(WithGc, what_the_root_leads_to_survives_and_the_rest_is_free) {
 
 // All of them with power cuts. With kills, which lose less, some of each kind.
 std::vector<std::tuple<CrashMode, std::string>> cases() {
-  const std::set<std::string> kKilled = {"small_blocks", "two_lanes", "extents",     "slabs",
-                                         "versioned",    "typed",     "interleaved", "batches"};
+  const std::set<std::string> kKilled = {"small_blocks", "two_lanes", "extents",
+                                         "slabs",        "versioned", "typed",
+                                         "interleaved",  "batches",   "move"};
   std::vector<std::tuple<CrashMode, std::string>> all;
   for (const HeapScript& s : heap_scripts()) {
     if (kOthers.contains(s.name)) continue;
@@ -58,25 +59,6 @@ INSTANTIATE_TEST_SUITE_P(HeapGcCrash, WithGc, testing::ValuesIn(cases()), [](con
   return std::string(crash_mode_name(std::get<0>(script.param))) + "_" + std::get<1>(script.param);
 });
 
-// A freed block is the next one that its lane would hand out.
-const HeapScript kMove = {"move", [](HeapSession& s, CrashContext&) {
-                            for (std::size_t i = 0; i < 3; ++i) s.put(i, 64);
-                            s.move(0, 3, 64);
-                            s.move(1, 0, 64);
-                            s.put(4, 20'000);
-                            s.move(4, 5, 20'000);
-                            s.move(5, 4, 20'000);
-                            s.move_unfilled(4, 5, 20'000);
-                            s.move_unfilled(3, 1, 64);
-                          }};
-
-TEST(HeapGcCrash, blocks_that_move_are_never_named_twice) {
-  for (const CrashMode mode : {CrashMode::adr, CrashMode::kill}) {
-    const CrashResult r = run(kMove, options_for(kMove, mode));
-    EXPECT_TRUE(r.ok()) << r.text();
-  }
-}
-
 // All but the one between a tombstone and the next use of its place: the quarantine of 16 blocks
 // keeps a small script from using the place again in the same call.
 TEST(HeapGcCrash, fences_are_needed) {
@@ -86,20 +68,20 @@ TEST(HeapGcCrash, fences_are_needed) {
       {"word of a large block", "its tombstone"},
   };
   for (const auto& [first, then] : kFences) {
-    CrashOptions o = options_for(kMove, CrashMode::adr);
+    CrashOptions o = options_for(heap_script("move"), CrashMode::adr);
     o.mutation.kind = Mutation::Kind::drop_fence;
     o.mutation.first = first;
     o.mutation.then = then;
-    EXPECT_FALSE(run(kMove, o).ok()) << first << " | " << then;
+    EXPECT_FALSE(run(heap_script("move"), o).ok()) << first << " | " << then;
   }
 }
 
 TEST(HeapGcCrash, planted_mistakes_are_found) {
   for (const char* plant : {"heap_gc_block_reused_before_fence", "heap_gc_contents_unfenced",
                             "heap_gc_forgets_what_is_reached"}) {
-    CrashOptions o = options_for(kMove, CrashMode::adr);
+    CrashOptions o = options_for(heap_script("move"), CrashMode::adr);
     o.plants = {plant};
-    EXPECT_FALSE(run(kMove, o).ok()) << plant;
+    EXPECT_FALSE(run(heap_script("move"), o).ok()) << plant;
   }
 }
 

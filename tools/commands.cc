@@ -16,8 +16,8 @@ Run add_create(CommandLine& line) {
   line.add_common(*args, false);
   line.add_new_pool(*args, "");
   line.add_flag("--force", args->force, "Replace the pool that is there");
-  static const std::map<std::string, Consistency> kVariants = {{"log", Consistency::log},
-                                                               {"gc", Consistency::gc}};
+  static const std::map<std::string, Consistency> kVariants = {
+      {"log", Consistency::log}, {"gc", Consistency::gc}, {"internal", Consistency::internal}};
   line.add_choice<Consistency>(
       "--consistency", kVariants, [&a = *args](Consistency c) { a.consistency = c; },
       "Objects: each call durable, or found by a collection after a crash [log]");

@@ -76,7 +76,7 @@ struct JournalOptions {
 
 // How the heap keeps malloc_to, free_from, publish and swap consistent over a crash (NVAlloc,
 // ASPLOS'22, has the same variants). It belongs to the pool. Transactions and the store are the
-// same in both: atomic, and durable as Durability says.
+// same in all: atomic, and durable as Durability says.
 enum class Consistency : std::uint8_t {
   as_is = 0,  // what the pool has; a new pool gets `log`
   // Each call is atomic and durable, and a crash leaks nothing.
@@ -88,10 +88,16 @@ enum class Consistency : std::uint8_t {
   // any. Objects that only a walk by type reaches are lost in a crash. Blocks above 16 KiB, those
   // with a type or zeros, and publish and swap have fences.
   gc = 2,
+  // malloc_to and free_from have one fence and no log. What returned is durable. A crash in a call
+  // leaves any part of it: a block that no word names, or a word that names no block
+  // (Pool::usable_size is 0). The application finds its objects by walks by type, or with
+  // Pool::find_garbage, and mends its words before it allocates. A batch has one fence, too, and
+  // may be cut anywhere. publish and swap are atomic as with `log`.
+  internal = 3,
 };
 
 constexpr const char* consistency_name(Consistency c) {
-  constexpr const char* kNames[] = {"as_is", "log", "gc"};
+  constexpr const char* kNames[] = {"as_is", "log", "gc", "internal"};
   return kNames[static_cast<std::size_t>(c)];
 }
 

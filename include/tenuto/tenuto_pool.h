@@ -70,7 +70,12 @@ enum {
 typedef int tenuto_medium;
 /* tenuto::Consistency. A pool of variant gc that was killed is read word by word: filters are C++.
  */
-enum { TENUTO_CONSISTENCY_AS_IS = 0, TENUTO_CONSISTENCY_LOG = 1, TENUTO_CONSISTENCY_GC = 2 };
+enum {
+  TENUTO_CONSISTENCY_AS_IS = 0,
+  TENUTO_CONSISTENCY_LOG = 1,
+  TENUTO_CONSISTENCY_GC = 2,
+  TENUTO_CONSISTENCY_INTERNAL = 3
+};
 typedef int tenuto_consistency;
 
 enum { TENUTO_SYNC = 0, TENUTO_BUFFERED = 1 };

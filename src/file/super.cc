@@ -72,11 +72,11 @@ Status check_copy(const Superblock& s, std::string where, Report* report) {
     return fail(Status::wrong_version, report, "the pool was made for another cache line size",
                 std::move(where), std::to_string(kLineBytes), std::to_string(s.line_bytes));
   }
-  if (s.variant != static_cast<std::uint32_t>(Consistency::log) &&
-      s.variant != static_cast<std::uint32_t>(Consistency::gc)) {
+  if (s.variant < static_cast<std::uint32_t>(Consistency::log) ||
+      s.variant > static_cast<std::uint32_t>(Consistency::internal)) {
     return fail(Status::wrong_version, report,
                 "the pool has a consistency that this version does not know", std::move(where),
-                "1 or 2", std::to_string(s.variant));
+                "1 to 3", std::to_string(s.variant));
   }
   const bool state_known = s.state == static_cast<std::uint32_t>(PoolState::clean) ||
                            s.state == static_cast<std::uint32_t>(PoolState::running);

@@ -31,6 +31,7 @@ Heap::~Heap() = default;
 Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapOptions& o)
     : options(o),
       gc(f.consistency() == Consistency::gc),
+      internal(f.consistency() == Consistency::internal),
       stores_persist(f.medium() == Medium::cache || TENUTO_PLANT("heap_stores_persist_anywhere")),
       file(f),
       lanes(l),

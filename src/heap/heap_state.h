@@ -25,8 +25,8 @@ struct Heap::State {
   State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapOptions& o);
 
   const HeapOptions options;
-  // Consistency::gc (gc.cc).
-  const bool gc;
+  const bool gc;        // Consistency::gc (gc.cc)
+  const bool internal;  // Consistency::internal (internal.cc)
   // Medium cache: a crash keeps a prefix of each thread's stores, flushed or not (malloc.cc).
   const bool stores_persist;
   pm::PoolFile& file;
@@ -208,6 +208,12 @@ struct Heap::State {
   void detach_gc(LaneHeap& h, const IntentElement& e);
   void note_unfenced(LaneHeap& h, const std::uint64_t& word, PoolOffset freed);
   void fence_words(LaneHeap& h);
+
+  // --- internal.cc
+  template <class Word>
+  void attach_internal(LaneHeap& h, const IntentElement* e, std::size_t n);
+  template <class Word>
+  void detach_internal(LaneHeap& h, const IntentElement* e, std::size_t n);
 
   // --- reach.cc
   struct Tracer;

@@ -187,11 +187,15 @@ Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
     all[i] = element(&dests[i], block, all[i].version);
     taken.count += 1;
   }
-  if (wanted.type != 0 || wanted.zero)
-    prepare_batch(h, bytes, wanted, gc || std::is_same_v<Word, VPtrWord>);
+  if (wanted.type != 0 || wanted.zero) {
+    const bool unlogged = gc || (internal && !TENUTO_PLANT("heap_internal_type_unfenced"));
+    prepare_batch(h, bytes, wanted, unlogged || std::is_same_v<Word, VPtrWord>);
+  }
   taken.count = 0;
   if (gc) {
     for (const IntentElement& e : all) attach_gc<Word>(h, e);
+  } else if (internal) {
+    attach_internal<Word>(h, all.data(), all.size());
   } else {
     attach<Word>(h, all.data(), all.size());
   }
@@ -225,6 +229,8 @@ Status Heap::State::free_many(const Words<Word>& dests) {
   }
   if (gc) {
     for (const IntentElement& e : all) detach_gc<Word>(h, e);
+  } else if (internal) {
+    detach_internal<Word>(h, all.data(), all.size());
   } else {
     detach<Word>(h, all.data(), all.size());
   }

@@ -116,6 +116,8 @@ template <class Word>
   const IntentElement e = element(&dest, block, KindOf<Word>::next(raw));
   if (gc) {
     attach_gc<Word>(h, e);
+  } else if (internal) {
+    attach_internal<Word>(h, &e, 1);
   } else {
     attach_one<Word>(h, e);
   }
@@ -165,9 +167,13 @@ template <class Word>
   TENUTO_TRY(file.writable());
   IntentElement e;
   TENUTO_TRY(find_from(dest, e));
-  if (!gc) return detach_one<Word>(mine(), e);
+  if (!gc && !internal) return detach_one<Word>(mine(), e);
   if (!claim(e.block, {e.slab, e.index})) return Status::invalid_argument;
-  detach_gc<Word>(mine(), e);
+  if (gc) {
+    detach_gc<Word>(mine(), e);
+  } else {
+    detach_internal<Word>(mine(), &e, 1);
+  }
   return Status::ok;
 }
 
@@ -249,7 +255,7 @@ Status Heap::swap(VPtrWord& a, VPtrWord& b) {
     }
   }
   s.end_intents(h);
-  if (s.gc) s.drain_limbo(h);
+  if (s.gc || s.internal) s.drain_limbo(h);
   return Status::ok;
 }
 

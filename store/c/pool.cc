@@ -18,9 +18,9 @@ Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Repor
     return fail(Status::invalid_argument, &report, "there is no such medium",
                 "tenuto_pool_options.medium", "0 to 4", std::to_string(o.medium));
   }
-  if (o.consistency < TENUTO_CONSISTENCY_AS_IS || o.consistency > TENUTO_CONSISTENCY_GC) {
+  if (o.consistency < TENUTO_CONSISTENCY_AS_IS || o.consistency > TENUTO_CONSISTENCY_INTERNAL) {
     return fail(Status::invalid_argument, &report, "there is no such consistency",
-                "tenuto_pool_options.consistency", "0 to 2", std::to_string(o.consistency));
+                "tenuto_pool_options.consistency", "0 to 3", std::to_string(o.consistency));
   }
   if (!is_durability(o.durability)) {
     return fail(Status::invalid_argument, &report, "there is no such durability",

@@ -282,6 +282,18 @@ void dirty_frames(PoolParts& p) {
   for (const PoolOffset f : frames) p.heap->put_log_frame(f);
 }
 
+// A freed block is the next one that its lane would hand out.
+void move(HeapSession& s, CrashContext&) {
+  for (std::size_t i = 0; i < 3; ++i) s.put(i, 64);
+  s.move(0, 3, 64);
+  s.move(1, 0, 64);
+  s.put(4, 20'000);
+  s.move(4, 5, 20'000);
+  s.move(5, 4, 20'000);
+  s.move_unfilled(4, 5, 20'000);
+  s.move_unfilled(3, 1, 64);
+}
+
 }  // namespace
 
 const std::vector<HeapScript>& heap_scripts() {
@@ -299,6 +311,7 @@ const std::vector<HeapScript>& heap_scripts() {
         {"two_lanes", two_lanes, {}, 0, true},
         {"handed_on", handed_on},
         {"last_malloc", last_malloc},
+        {"move", move},
         {.name = "lost_race", .body = lost_race, .switch_every = 2},
         {"interleaved", interleaved},
         {"zone_growth", zone_growth, {}, 64 * kMiB},

@@ -1,5 +1,6 @@
-// Pools with Consistency::gc: what survives a kill, a close and a change of the variant, beside
-// transactions, a store and walks by type. heap_gc_crash.cc cuts the power in the protocol.
+// Pools with Consistency::gc, and some of `internal`: what survives a kill, a close and a change of
+// the variant, beside transactions, a store and walks by type. heap_gc_crash.cc and
+// heap_internal_crash.cc cut the power in the protocols.
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>

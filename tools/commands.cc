@@ -20,7 +20,7 @@ Run add_create(CommandLine& line) {
       {"log", Consistency::log}, {"gc", Consistency::gc}, {"internal", Consistency::internal}};
   line.add_choice<Consistency>(
       "--consistency", kVariants, [&a = *args](Consistency c) { a.consistency = c; },
-      "Objects: each call durable, or found by a collection after a crash [log]");
+      "Objects after a crash: each call whole, found from the root, or found by walks [log]");
   return [args] { return run_create(*args); };
 }
 

@@ -88,11 +88,11 @@ enum class Consistency : std::uint8_t {
   // any. Objects that only a walk by type reaches are lost in a crash. Blocks above 16 KiB, those
   // with a type or zeros, and publish and swap have fences.
   gc = 2,
-  // malloc_to and free_from have one fence and no log. What returned is durable. A crash in a call
-  // leaves any part of it: a block that no word names, or a word that names no block
-  // (Pool::usable_size is 0). The application finds its objects by walks by type, or with
-  // Pool::find_garbage, and mends its words before it allocates. A batch has one fence, too, and
-  // may be cut anywhere. publish and swap are atomic as with `log`.
+  // malloc_to and free_from have one fence and no log; with a type or zeros malloc_to has two. What
+  // returned is durable. A crash in a call leaves any part of it: a block that no word names, or a
+  // word that names no block (Pool::usable_size is 0). The application finds its objects by walks
+  // by type, or with Pool::find_garbage, and mends its words before it allocates. A batch has one
+  // fence, too, and may be cut anywhere. publish and swap are atomic as with `log`.
   internal = 3,
 };
 

@@ -3,16 +3,17 @@
 //
 //   malloc_to   D = b; B = 1 |
 //   free_from   D = 0; B = 0 | b is free again
-//   with a type, or zeros    contents | D = b; B = 1 |
+//   many blocks with a type, or zeros    contents | D = b; B = 1 |    (one block: publish)
 // D is the destination word, B the block's bit or its entry in the bookkeeping log. Many blocks
 // take the same fence. Authoritative: B. A walk meets a block if, and only if, its bit is durable.
 // D is what the application makes of it: a crash in a call leaves any part of its stores. Then a
 // word may name a free block, or a block have no word. Other calls are as they were: the fence ends
 // each.
 //
-// publish and swap keep their intents: publish has two fences in each variant, for the contents are
-// durable before a word names them, and the root object is published. A swap without an intent
-// could lose both its blocks. It is retired before it returns, for no later call would do it.
+// publish and swap keep their intents: contents are durable before a word names them, so a publish
+// would need two fences without an intent, too; and the root object is published. A swap without an
+// intent could lose both its blocks. The next call retires what is durable of them with its own
+// fence (retire_intents): their destinations would else stay pending.
 //
 // An intent of publish may be replayed beside a later free of the same word. A plain one cannot:
 // its lane fences before another thread may use the word (Pool::malloc_to), and a free of its own
@@ -26,12 +27,23 @@
 
 namespace TENUTO_NS::heap {
 
+namespace {
+// Those of publish and swap whose effects are durable, with the next fence.
+void retire_intents(LaneHeap& h) {
+  const bool early = TENUTO_PLANT("heap_internal_retires_before_durable");
+  const std::uint64_t upto = early ? h.cleared.load() : h.durable;
+  if (h.retiring < upto) [[unlikely]]
+    h.publish_retired(upto);
+}
+}  // namespace
+
 // REQUIRES: the words are null, the blocks reserved.
 template <class Word>
 void Heap::State::attach_internal(LaneHeap& h, const IntentElement* e, std::size_t n) {
   guard_versions<Word>(h, e, n);
   store_bits(h, e, n, true);
   store_words<Word>(h, e, n, true);
+  retire_intents(h);
   if (TENUTO_PLANT("heap_internal_malloc_unfenced")) return;
   fence_lane(h, "destinations and bits, without a log", "malloc_to returns");
 }
@@ -46,6 +58,7 @@ void Heap::State::detach_internal(LaneHeap& h, const IntentElement* e, std::size
   const bool early = TENUTO_PLANT("heap_internal_block_reused_before_fence");
   store_bits(h, e, n, false);
   store_words<Word>(h, e, n, false);
+  retire_intents(h);
   if (early) return give();
   fence_lane(h, "destinations and bits cleared, without a log", "the blocks are reused");
   give();

@@ -255,7 +255,7 @@ Status Heap::swap(VPtrWord& a, VPtrWord& b) {
     }
   }
   s.end_intents(h);
-  if (s.gc || s.internal) s.drain_limbo(h);
+  if (s.gc) s.drain_limbo(h);
   return Status::ok;
 }
 

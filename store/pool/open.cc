@@ -91,11 +91,12 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   const bool becomes_gc =
       impl->file->consistency_changes() && impl->file->consistency() == Consistency::gc;
   if (becomes_gc && impl->heap->stats().morphed_slabs != 0) {
-    return fail(Status::invalid_argument, report,
-                "the pool has slabs that got a second size of blocks, and marks could not tell "
-                "these apart: "
-                "its consistency stays log until these slabs are empty",
-                impl->file->path());
+    return fail(
+        Status::invalid_argument, report,
+        "the pool has slabs that got a second size of blocks, and marks could not tell "
+        "these apart: its consistency cannot become gc until these slabs are empty; open it "
+        "as it is",
+        impl->file->path());
   }
   TENUTO_TRY(impl->recover(report));
   TENUTO_TRY(impl->file->bad_pages(report));

@@ -12,8 +12,11 @@
 
 #include "bench/alloc/contestants.h"
 #include "bench/alloc/library.h"
+#include "bench/alloc/numa.h"
+#include "bench/alloc/wear.h"
 #include "bench/support/peers.h"
 #include "bench/support/process.h"
+#include "bench/support/tenuto_medium.h"
 
 namespace {
 
@@ -40,6 +43,8 @@ struct Options {
   bool delays = false;
   bool quick = false;
   bool list = false;
+  bool numa = false;
+  bool wear = false;
 };
 
 constexpr double kQuickScale = 0.02;
@@ -87,6 +92,11 @@ void declare(CLI::App& app, Options& o) {
         ->group("Tenuto's settings");
   }
   app.add_flag("--quick", o.quick, "small sizes, one round: seconds, for CI");
+  app.add_flag("--numa", o.numa,
+               "instead: threads on one node and over two, with two-phase deallocation and "
+               "without; simulated if the machine has one node");
+  app.add_flag("--wear", o.wear,
+               "instead: how evenly writes are spread, without wear levelling and with it");
   app.add_flag("--list", o.list, "print benchmarks and allocators");
 }
 
@@ -144,6 +154,40 @@ bool parse_numbers(const Options& o, std::string& wrong) {
   return wrong.empty();
 }
 
+// What --numa takes of the options: one number of threads, one medium.
+bool parse_numa(const Options& o, std::string& wrong) {
+  const unsigned threads = std::max(2u, o.threads.front());
+  if (!parse_numbers(o, wrong)) return false;
+  if (threads % 2 != 0) wrong = "--numa needs an even number of threads";
+  if (!medium_of(o.media.front())) wrong = "no medium is called " + o.media.front();
+  return wrong.empty();
+}
+
+bool make_scratch(Scratch& scratch, const std::string& dir) {
+  if (scratch.create(dir, "tenuto-bench")) return true;
+  fmt::print(stderr, "alloc_bench: cannot make a directory in {}: {}\n", dir, std::strerror(errno));
+  return false;
+}
+
+bool write_json(const std::string& file, const std::vector<std::string>& lines) {
+  if (file.empty() || write_lines(file, lines)) return true;
+  fmt::print(stderr, "alloc_bench: cannot write {}\n", file);
+  return false;
+}
+
+// --numa.
+int run_numa(const Options& o) {
+  Scratch scratch;
+  if (!make_scratch(scratch, o.dir)) return 8;
+  const unsigned threads = std::max(2u, o.threads.front());
+  std::vector<std::string> json;
+  std::FILE* const out = o.json == "-" ? stderr : stdout;
+  const std::string wrong =
+      run_numa_bench({scratch.path(), o.media.front(), threads, o.rounds, o.scale}, out, json);
+  if (!wrong.empty()) fmt::print(stderr, "FAILED {}\n", wrong);
+  return write_json(o.json, json) && wrong.empty() ? 0 : 1;
+}
+
 class Run {
  public:
   Run(const Options& options, std::vector<const CaseKind*> cases,
@@ -153,11 +197,7 @@ class Run {
   }
 
   int run() {
-    if (!scratch_.create(o_.dir, "tenuto-bench")) {
-      fmt::print(stderr, "alloc_bench: cannot make a directory in {}: {}\n", o_.dir,
-                 std::strerror(errno));
-      return 8;
-    }
+    if (!make_scratch(scratch_, o_.dir)) return 8;
     fmt::print(human(), "alloc_bench on {}, {} GB memory free, {} on {}, {}\n", processor_name(),
                free_memory_bytes() >> 30, scratch_.path(), file_system_name(scratch_.path()),
                device_text(scratch_.path()));
@@ -175,9 +215,7 @@ class Run {
       if (interrupted()) return 130;
     }
     for (const std::string& f : failures_) fmt::print(stderr, "FAILED {}\n", f);
-    const bool written = o_.json.empty() || write_lines(o_.json, json_);
-    if (!written) fmt::print(stderr, "alloc_bench: cannot write {}\n", o_.json);
-    return written && failures_.empty() ? 0 : 1;
+    return write_json(o_.json, json_) && failures_.empty() ? 0 : 1;
   }
 
  private:
@@ -297,6 +335,16 @@ int main(int argc, char** argv) {
     o.rounds = 1;
   }
   std::string wrong;
+  if (o.numa) {
+    if (!parse_numa(o, wrong)) return usage_error(wrong);
+    return run_numa(o);
+  }
+  if (o.wear) {
+    Scratch scratch;
+    if (!scratch.create(o.dir, "tenuto-bench")) return 8;
+    wrong = run_wear_bench({scratch.path(), o.media.front(), o.rounds, o.scale});
+    return wrong.empty() ? 0 : usage_error(wrong);
+  }
   std::vector<const CaseKind*> cases;
   std::vector<AllocContestant> contestants;
   if (!parse_cases(o, cases, wrong) || !parse_numbers(o, wrong)) return usage_error(wrong);

@@ -22,6 +22,7 @@ static void options_and_errors(const char* path) {
   char* message = NULL;
   tenuto_pool_options_init(&options);
   CHECK(options.large_pages == 1);
+  CHECK(options.numa_nodes == 0 && options.numa_two_phase == 1 && options.numa_pin_threads == 0);
   CHECK(options.struct_bytes == sizeof options && options.stripes > 0 && options.size > 0);
 
   CHECK_IS(tenuto_pool_open(path, NULL, &pool, &message), TENUTO_NOT_FOUND);
@@ -74,6 +75,7 @@ static void plain_pointers(tenuto_pool* pool, struct root* root) {
   tenuto_alloc_options aligned;
   tenuto_ptr* many[3];
   const uint64_t sizes[3] = {64, 4096, 100000};
+  char* words;
   size_t i;
   void* block;
   CHECK_IS(tenuto_malloc_to(pool, 100, &root->list[0], NULL), TENUTO_OK);
@@ -92,6 +94,10 @@ static void plain_pointers(tenuto_pool* pool, struct root* root) {
   CHECK_IS(tenuto_free_from(pool, &root->list[0]), TENUTO_OK);
   CHECK(tenuto_ptr_get(&root->list[0]) == NULL);
   CHECK_IS(tenuto_free_from(pool, &root->list[0]), TENUTO_INVALID_ARGUMENT);
+  words = tenuto_describe(pool, block);
+  CHECK(words != NULL && strstr(words, "free") != NULL);
+  tenuto_free(words);
+  CHECK(tenuto_describe(pool, &words) == NULL && tenuto_describe(NULL, block) == NULL);
 
   tenuto_alloc_options_init(&aligned);
   aligned.align = 4096;
@@ -204,6 +210,8 @@ static void state(tenuto_pool* pool, const char* path) {
   CHECK(info.medium == TENUTO_MEDIUM_MODEL && !info.has_store);
   CHECK_IS(tenuto_pool_get_stats(pool, &stats), TENUTO_OK);
   CHECK(stats.large_bytes <= stats.file_bytes);
+  CHECK(stats.used_bytes > 0 && tenuto_pool_used_bytes(pool) == stats.used_bytes);
+  CHECK(tenuto_pool_used_bytes(NULL) == 0);
   CHECK(stats.file_bytes >= 8u << 20 && stats.objects >= 4 && stats.fences > 0);
   CHECK_IS(tenuto_pool_sync(pool), TENUTO_OK);
   CHECK_IS(tenuto_pool_trim(pool), TENUTO_OK);

@@ -72,7 +72,7 @@ def read(path):
 
 
 class QuickRun(unittest.TestCase):
-    ASKED = ("9", "11", "13", "15", "16", "17", "18", "19")
+    ASKED = ("9", "10", "11", "12", "13", "15", "16", "17", "18", "19", "N")
 
     @classmethod
     def setUpClass(cls):
@@ -108,7 +108,7 @@ class QuickRun(unittest.TestCase):
             self.assertNotIn("Not measured", words)
 
     def test_every_sample_has_its_place_in_a_table(self):
-        for figure, field in (("9", "mops"), ("13", "peak_per_live"), ("15", "peak_per_live"),
+        for figure, field in (("9", "mops"), ("10", "mops"), ("12", "mops"), ("N", "remote_per_op"), ("13", "peak_per_live"), ("15", "peak_per_live"),
                               ("18", "open_killed_ms"), ("17", "lines_per_op")):
             cells = " ".join(self.page.sections[f"figure-{figure}"]["td"])
             values = [row[field] for row in self.rows(figure) if field in row]
@@ -185,7 +185,7 @@ class QuickRun(unittest.TestCase):
 
 class Refusals(unittest.TestCase):
     def test_usage_errors_are_told(self):
-        for arguments in (["--only", "10"], ["--rounds", "0"], ["--threads", "1,x"]):
+        for arguments in (["--only", "14"], ["--rounds", "0"], ["--threads", "1,x"]):
             self.assertEqual(figures(*arguments).returncode, 2, arguments)
 
     def test_a_missing_program_or_raw_file_is_an_error_without_a_page(self):

@@ -61,6 +61,7 @@ TEST(HeapCrash, tombstones_stay_as_long_as_what_they_kill) { expect_sound("fast_
 TEST(HeapCrash, the_log_gives_segments_back) { expect_sound("segments"); }
 TEST(HeapCrash, the_log_goes_on_in_another_segment) { expect_sound("second_segment"); }
 TEST(HeapCrash, free_extents_lose_their_pages) { expect_sound("holes"); }
+TEST(HeapCrash, the_counts_of_wear_are_written_anew) { expect_sound("wear"); }
 TEST(HeapCrash, zones_are_added) { expect_sound("zone_growth"); }
 TEST(HeapCrash, lanes_are_added) { expect_sound("lane_growth"); }
 TEST(HeapCrash, versioned_words_are_attached_detached_and_swapped_whole) {

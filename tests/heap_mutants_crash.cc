@@ -35,9 +35,10 @@ std::set<FenceName> ledger() {
     for (const auto& file :
          std::filesystem::directory_iterator(std::string(TENUTO_SOURCE_DIR) + folder)) {
       const std::string name = file.path().filename();
-      // The heap never calls the first; heap_gc_crash.cc and heap_internal_crash.cc do the same
-      // for the others.
-      const bool elsewhere = name == "times.cc" || name == "gc.cc" || name == "internal.cc";
+      // The heap never calls the first; heap_gc_crash.cc, heap_internal_crash.cc,
+      // heap_canary_crash.cc and numa_crash.cc do the same for the others.
+      const bool elsewhere = name == "times.cc" || name == "gc.cc" || name == "internal.cc" ||
+                             name == "canary.cc" || name == "remote.cc" || name == "remote_free.cc";
       if (file.path().extension() != ".cc" || elsewhere) continue;
       std::stringstream text;
       text << std::ifstream(file.path()).rdbuf();

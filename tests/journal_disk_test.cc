@@ -48,6 +48,7 @@ struct Op {
   std::string key;
   std::string value;  // an erase, if empty
   bool sync = false;
+  bool trim = false;  // of the pool, instead
 };
 
 std::vector<Op> make_ops(std::size_t n, unsigned sync_one_in, std::mt19937_64& rng) {
@@ -65,6 +66,7 @@ std::vector<Op> make_ops(std::size_t n, unsigned sync_one_in, std::mt19937_64& r
 }
 
 void apply(Model& model, const Op& op) {
+  if (op.trim) return;
   if (op.value.empty()) {
     model.erase(op.key);
   } else {
@@ -120,6 +122,10 @@ struct Disk {
 // Runs the operations on an open store. Returns what failed, or an empty string.
 std::string run(Store& s, const std::vector<Op>& ops, IoRecord& record) {
   for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].trim) {
+      if (s.pool().trim() != Status::ok) return "a trim failed";
+      continue;
+    }
     const WriteOptions how{ops[i].sync ? Durability::sync : Durability::buffered};
     const bool erases = ops[i].value.empty();
     const Status done = erases ? s.erase(ops[i].key, how) : s.put(ops[i].key, ops[i].value, how);
@@ -326,6 +332,40 @@ INSTANTIATE_TEST_SUITE_P(Plants, GrowthPlanted,
                          testing::Values("journal_ring_doubled_in_any_lap",
                                          "journal_doubled_ring_not_in_the_header"),
                          [](const auto& plant) { return std::string(plant.param); });
+
+// --- holes ---------------------------------------------------------------------------------------
+
+// Cuts a life with trims, most records of which are extents. As explore().
+std::string explore_trims(std::uint64_t seed, std::size_t cuts, Records records) {
+  std::mt19937_64 rng(seed);
+  const Disk disk;
+  const StoreOptions options = journalled(disk.journal.str(), records);
+  if (auto s = Store::open(disk.pool.str(), options); !s || s->close() != Status::ok)
+    return "the store could not be made";
+  Story story{{}, make_ops(150, 12, rng), records};
+  for (std::size_t i = 0; i < story.ops.size(); ++i) {
+    Op& op = story.ops[i];
+    op.trim = i % 15 == 14;
+    if (!op.value.empty()) op.value.resize(16'000 + rng() % 60'000, op.value.back());
+  }
+  IoRecord record({disk.pool.str(), disk.journal.str()}, records == Records::apart);
+  auto s = Store::open(disk.pool.str(), options);
+  if (!s) return "the empty store does not open";
+  std::string wrong = run(*s, story.ops, record);
+  record.stop();
+  if (wrong.empty() && s->pool().validate(nullptr) != Status::ok) wrong = "the heap is wrong";
+  return wrong.empty() ? judge_cuts(disk, record, story, cuts, rng) : wrong;
+}
+
+class JournalTrims : public testing::TestWithParam<std::tuple<std::uint64_t, Records>> {};
+
+TEST_P(JournalTrims, leave_what_was_synced_and_a_prefix) {
+  EXPECT_EQ(explore_trims(std::get<0>(GetParam()), 40, std::get<1>(GetParam())), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, JournalTrims,
+                         testing::Combine(testing::Values(1, 2),
+                                          testing::Values(Records::anywhere, Records::apart)));
 
 // Mistakes that only records in shared pages show.
 class RecordsPlanted : public testing::TestWithParam<const char*> {};

@@ -21,11 +21,6 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
 
-std::uint64_t blocks_on_disk(const std::string& path) {
-  struct stat st {};
-  return ::stat(path.c_str(), &st) == 0 ? static_cast<std::uint64_t>(st.st_blocks) * 512 : 0;
-}
-
 class JournalSize : public testing::Test {
  protected:
   JournalSize() {

@@ -409,6 +409,27 @@ TEST_F(NoMemoryOpenTest, a_backup) {
   expect_whole(s, "value");
 }
 
+// The handlers of fork allocate nothing. A thread that a child does not have may have held a lock
+// of the program's allocator.
+TEST_F(NoMemoryOpenTest, a_fork) {
+  for (const Medium medium : {Medium::cache, Medium::journal}) {
+    options_.pool.medium = medium;
+    Store s = std::move(*Store::open(paths_.pool.str(), options_));
+    fill(s, "value");
+    test::fail_allocations_from(1);
+    const pid_t child = ::fork();
+    if (child == 0) ::_Exit(test::failed_allocation() ? 1 : 0);
+    EXPECT_FALSE(test::failed_allocation());
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << medium_name(medium);
+    expect_whole(s, "value");
+    EXPECT_EQ(s.close(), Status::ok);
+    fs::remove(paths_.pool.str());
+    fs::remove(paths_.journal.str());
+  }
+}
+
 TEST_F(NoMemoryOpenTest, a_rescue) {
   for (const Medium medium : {Medium::cache, Medium::journal}) {
     options_.pool.medium = medium;

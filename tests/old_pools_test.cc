@@ -139,6 +139,17 @@ TEST_P(OldPools, hold_it_on_medium_journal_too) {
   expect_contents(o);
 }
 
+// Wear levelling needs no format: an open with it, without, with it, to read.
+TEST_P(OldPools, hold_it_with_wear_levelling_too) {
+  if (refused()) return;
+  StoreOptions on = options();
+  on.pool.heap.wear_levelling = true;
+  expect_contents(on);
+  expect_contents(options());
+  expect_contents(on);
+  expect_contents(options(true));
+}
+
 TEST_P(OldPools, that_need_their_journals_are_refused_without_them_too) {
   if (!refused() || GetParam().name != std::string_view("journal")) return;
   fs::remove(pool() + ".journal");

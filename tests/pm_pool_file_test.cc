@@ -19,10 +19,12 @@
 
 #include "pm/crc32c.h"
 #include "support/pool_parts.h"
+#include "support/seed.h"
 
 namespace tenuto {
 namespace {
 
+using test::kSanitized;
 using test::PoolParts;
 using test::TempPath;
 
@@ -200,6 +202,30 @@ TEST(PoolFile, growth_goes_up_to_size_max_and_no_further) {
   p.crash();
   ASSERT_EQ(p.open(path.str(), small(kPoolBytesMin, 64 * kMiB)), Status::ok);
   EXPECT_EQ(p.heap->malloc_to(8 * kMiB, p.root(1)), Status::ok);
+}
+
+TEST(PoolFile, the_limit_of_growth_that_nobody_chose_fits_the_process) {
+  TempPath path("pf7a");
+  const PoolOptions o = small(kPoolBytesMin, 0);
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), o), Status::ok);
+  EXPECT_LE(p.file->bytes_max(), kAutomaticSizeMax);
+  if (kSanitized) return;
+  EXPECT_EQ(p.file->bytes_max(), kAutomaticSizeMax);
+  p.crash();
+  const auto opened_with = [&](std::uint64_t addresses, const PoolOptions& options) {
+    return in_child([&] {
+      const rlimit limit{addresses, RLIM_INFINITY};
+      if (::setrlimit(RLIMIT_AS, &limit) != 0) return 10;
+      PoolParts opened;
+      if (opened.open(path.str(), options) != Status::ok) return 11;
+      return opened.file->bytes_max() >= addresses / 8 && opened.file->bytes_max() < addresses ? 0
+                                                                                               : 12;
+    });
+  };
+  EXPECT_EQ(opened_with(8ull << 30, o), 0);
+  EXPECT_EQ(opened_with(1ull << 40, o), 0);
+  EXPECT_EQ(opened_with(8ull << 30, small(kPoolBytesMin, 8ull << 30)), 11);
 }
 
 // A crash between the file's growth and the new zone count leaves a longer file with any contents.

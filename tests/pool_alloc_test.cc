@@ -59,6 +59,16 @@ TEST_F(PoolAlloc, blocks_start_where_was_asked) {
   EXPECT_EQ(pool_->validate(&report_), Status::ok) << report_.text();
 }
 
+TEST_F(PoolAlloc, used_bytes_are_those_of_the_stats) {
+  const std::uint64_t before = pool_->used_bytes();
+  EXPECT_EQ(before, pool_->stats().used_bytes);
+  ASSERT_EQ(pool_->malloc_to(1u << 20, word(0)), Status::ok);
+  EXPECT_GE(pool_->used_bytes(), before + (1u << 20));
+  EXPECT_EQ(pool_->used_bytes(), pool_->stats().used_bytes);
+  ASSERT_EQ(pool_->close(), Status::ok);
+  EXPECT_EQ(pool_->used_bytes(), 0u);
+}
+
 TEST_F(PoolAlloc, stats_tell_how_full_slabs_are) {
   const auto full = [this] {
     const PoolStats s = pool_->stats();

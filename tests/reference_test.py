@@ -27,7 +27,7 @@ CHOSEN = {
     "Collection::put": "Inserts or replaces. ok | full | too_large",
     "Pool::open": "Opens a pool, and recovers it after a crash. not_found | busy",
     "Pool": "See pool.h.",
-    "PoolOptions::size_max": "it grows up to this; so many addresses are reserved",
+    "PoolOptions::size": "bytes of a new pool, at least kPoolBytesMin",
     "PoolOptions::catch_bus_errors": "This needs a handler for SIGBUS",
     "Status::busy": "or a transaction is open at close. Nothing was done",
     "Status::forked": "this process is a child of the process that opened the pool",

@@ -21,6 +21,8 @@ Run add_create(CommandLine& line) {
   line.add_choice<Consistency>(
       "--consistency", kVariants, [&a = *args](Consistency c) { a.consistency = c; },
       "Objects after a crash: each call whole, found from the root, or found by walks [log]");
+  line.add_flag("--canaries", args->canaries,
+                "Objects have 8 bytes behind them, by which an overflow is found");
   return [args] { return run_create(*args); };
 }
 
@@ -137,6 +139,8 @@ Run add_load(CommandLine& line) {
   line.add_flag("--skip-bad", args->skip_bad, "Leave malformed lines out and count them");
   line.add_flag("--large-pages", args->large_pages,
                 "Ask for 2-MiB pages meanwhile, if the pool is in memory (tmpfs)");
+  line.add_flag("--wear-levelling", args->wear_levelling,
+                "Spread the writes over the pool, and count them");
   return [args] { return run_load(*args); };
 }
 

@@ -39,6 +39,7 @@ PoolOptions pool_options(const CommonArgs& args, bool notes) {
   options.read_only = args.read_only;
   options.size_max = args.size_max;
   options.large_pages = args.large_pages;  // else not worth it for one command
+  options.heap.wear_levelling = args.wear_levelling;
   if ((notes || args.verbose) && !args.quiet) options.log = print_note;
   return options;
 }
@@ -155,7 +156,7 @@ Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& n
   StoreOptions options;
   options.pool = pool_options(args, true);
   options.pool.size = new_pool.size;
-  options.pool.size_max = std::max(args.size_max, new_pool.size);
+  if (args.size_max != 0) options.pool.size_max = std::max(args.size_max, new_pool.size);
   options.order = new_pool.order;
   options.clock_ms = [now = clock_ms_] { return now; };
   const auto open = [&]() -> Error {

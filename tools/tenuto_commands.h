@@ -24,6 +24,7 @@ struct CommonArgs {
   bool verbose = false;
   bool read_only = false;  // no writes, not even for recovery
   bool large_pages = false;
+  bool wear_levelling = false;
   Medium medium = Medium::automatic;
   std::uint64_t size_max = PoolOptions{}.size_max;  // limit of growth while open here
   std::vector<std::string> words;                   // of the command line, behind the command
@@ -38,6 +39,7 @@ struct NewPoolArgs {
 struct CreateArgs : CommonArgs, NewPoolArgs {
   bool force = false;  // replace an existing pool
   Consistency consistency = Consistency::log;
+  bool canaries = false;
 };
 
 struct CheckArgs : CommonArgs {

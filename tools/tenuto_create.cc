@@ -92,7 +92,8 @@ Error create_at(const CreateArgs& args, const std::string& path) {
   options.pool = pool_options(args, true);
   options.pool.size = args.size;
   options.pool.consistency = args.consistency;
-  options.pool.size_max = std::max(args.size_max, args.size);
+  options.pool.canaries = args.canaries;
+  if (args.size_max != 0) options.pool.size_max = std::max(args.size_max, args.size);
   options.error_if_exists = true;
   options.order = args.order;
   Report report;

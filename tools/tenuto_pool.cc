@@ -92,6 +92,20 @@ void add_memory(const PoolStats& s, Facts& facts) {
   facts.bytes("large_bytes", "  large pages", s.large_bytes);
 }
 
+// Only of a pool that was open with wear levelling.
+void add_wear(const PoolStats& s, Facts& facts) {
+  if (s.wear_lines == 0) return;
+  const double mean = static_cast<double>(s.wear_lines) / static_cast<double>(s.wear_frames);
+  facts.count("wear_lines", "lines written", s.wear_lines);
+  facts.count("wear_frames", "  in frames", s.wear_frames);
+  facts.count("wear_max", "  most in one", s.wear_max);
+  const std::string spread = fmt::format("{:.2f}", static_cast<double>(s.wear_max) / mean);
+  facts.row("  most / mean", spread);
+  facts.member("\"wear_spread\":" + spread);
+  facts.count("wear_bits_lines", "  bits", s.wear_bits_lines);
+  facts.count("wear_bits_max", "  bits, most in one", s.wear_bits_max);
+}
+
 void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {
   facts.bytes("file_bytes", "file size", s.file_bytes);
   facts.bytes("disk_bytes", "on disk", s.disk_bytes);
@@ -108,8 +122,17 @@ void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {
   facts.count("book_live_entries", "  live entries", s.book_live_entries);
   facts.count("book_fast_gcs", "  pieces dropped", s.book_fast_gcs);
   facts.count("book_slow_gcs", "  written anew", s.book_slow_gcs);
+  add_wear(s, facts);
   facts.count("zones", "zones", s.zones);
   facts.count("lanes", "lanes", s.lanes);
+  if (s.numa.nodes > 1) {
+    facts.count("numa_nodes", "NUMA nodes", s.numa.nodes);
+    for (unsigned n = 0; n < s.numa.nodes; ++n) {
+      const std::string node = std::to_string(n);
+      facts.count(("numa_zones_" + node).c_str(), ("  zones of node " + node).c_str(),
+                  s.numa.zones[n]);
+    }
+  }
   if (s.journal_bytes != 0) {
     facts.bytes("journal_bytes", "journal", s.journal_bytes);
     facts.bytes("journal_used_bytes", "journal, in use", s.journal_used_bytes);
@@ -147,6 +170,7 @@ Error run_info(const CommonArgs& args) {
   facts.text("pool_id", "pool id", id);
   add_medium(info, facts);
   facts.text("consistency", "consistency", consistency_name(info.consistency));
+  facts.flag("canaries", "canaries", info.canaries, info.canaries ? "behind objects" : "none");
   add_journal(info, facts);
   add_last_close(info, facts);
   facts.ms("open_ms", "opened in", session.open_ms());
@@ -154,6 +178,7 @@ Error run_info(const CommonArgs& args) {
   add_memory(stats, facts);
   facts.bytes("used_bytes", "used frames", stats.used_bytes);
   facts.bytes("allocated_bytes", "allocated", stats.allocated_bytes);
+  add_wear(stats, facts);
   add_store(session, facts);
   facts.text("root_layout", "", info.layout);
   facts.text("", "root object", info.layout.empty() ? "none" : info.layout);

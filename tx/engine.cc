@@ -1,5 +1,7 @@
 #include "tx/engine.h"
 
+#include <algorithm>
+
 #include "pm/plant.h"
 
 namespace TENUTO_NS::tx {
@@ -34,6 +36,13 @@ void Engine::reclaim(Txn& own) {
     if (txn == nullptr || txn->active()) return;
     txn->drain();
     txn->trim(0);
+  });
+}
+
+bool Engine::any_active() const {
+  return std::any_of(txns_.begin(), txns_.end(), [](const auto& slot) {
+    const Txn* txn = slot.load(std::memory_order_acquire);
+    return txn != nullptr && txn->active();
   });
 }
 

@@ -43,6 +43,9 @@ class Engine {
     return txn != nullptr ? *txn : make(lane);
   }
 
+  // Whether any thread has a transaction open.
+  bool any_active() const;
+
   // Gives memory back to the heap when the pool is full: the blocks in limbo of `own`, and the
   // blocks in limbo and the log frames of all lanes that no thread holds.
   void reclaim(Txn& own);

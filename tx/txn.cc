@@ -219,6 +219,7 @@ Status Txn::free(const void* p) {
   }
   const Result<heap::Block> block = heap_.find_allocated(offset);
   if (!block) return Status::invalid_argument;
+  TENUTO_TRY(heap_.check_canary(*block));
   TENUTO_TRY(make_log_room());
   if (freed_.size() == freed_.capacity() && !TENUTO_PLANT("tx_free_without_room")) {
     freed_.reserve(2 * freed_.size() + kFreedFirst);

@@ -75,6 +75,8 @@ class Txn {
   }
   Result<void*> alloc(std::uint64_t bytes, const AllocOptions& options = {});
   Status free(const void* p);
+  // Whether the open transaction allocated the block.
+  bool allocated(PoolOffset block) { return depth_ > 0 && find_new(block) != nullptr; }
   Status lock(std::mutex& m);
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);

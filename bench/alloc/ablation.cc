@@ -30,6 +30,10 @@ constexpr std::array kSwitches = {
     AblationSwitch{"book_chunks_least", 1, 1e9, true,
                    "... but never below so many KiB; 1000000000: never",
                    [](PoolOptions& o, double v) { o.heap.book_chunks_least = whole(v); }},
+    AblationSwitch{"wear_levelling", 0, 1, true, "1: spreads the writes over the pool",
+                   [](PoolOptions& o, double v) { o.heap.wear_levelling = v != 0; }},
+    AblationSwitch{"wear_rest_ms", 0, 1e9, true, "how long a freed block rests then",
+                   [](PoolOptions& o, double v) { o.heap.wear_rest_ms = std::int64_t(v); }},
 };
 
 }  // namespace

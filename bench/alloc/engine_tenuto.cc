@@ -1,7 +1,7 @@
-// Tenuto behind the adapter, using only the public header. It has four variants. One uses malloc_to
-// and free_from on plain destinations in the pool. One uses them on versioned destinations. One
-// uses a pool with Consistency::gc. One uses reserve and cancel: only this process knows those
-// blocks, so nothing is flushed for them.
+// Tenuto behind the adapter, using only the public header. It has five variants. One uses malloc_to
+// and free_from on plain destinations in the pool. One uses them on versioned destinations. Two
+// use pools with Consistency::gc and internal. One uses reserve and cancel: only this process knows
+// those blocks, so nothing is flushed for them.
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -56,7 +56,7 @@ class TenutoAllocator : public Allocator {
     }
     return static_cast<std::byte*>(*root);
   }
-  std::uint64_t heap_bytes() override { return pool_->stats().used_bytes; }
+  std::uint64_t heap_bytes() override { return pool_->used_bytes(); }
   EngineCounters counters() override {
     if (pool_->info().medium != tenuto::Medium::model) return {};
     const tenuto::PoolStats s = pool_->stats();
@@ -181,6 +181,9 @@ std::unique_ptr<Allocator> make_tenuto_versioned() {
 std::unique_ptr<Allocator> make_tenuto_gc() {
   return std::make_unique<TenutoLogged<PtrWord>>(Consistency::gc);
 }
+std::unique_ptr<Allocator> make_tenuto_internal() {
+  return std::make_unique<TenutoLogged<PtrWord>>(Consistency::internal);
+}
 std::unique_ptr<Allocator> make_tenuto_reserved() { return std::make_unique<TenutoReserved>(); }
 
 std::string tenuto_logged_settings(const std::string& medium) {
@@ -192,6 +195,10 @@ std::string tenuto_versioned_settings(const std::string& medium) {
 std::string tenuto_gc_settings(const std::string& medium) {
   return "the same on a pool with Consistency::gc, " + words_of(medium) +
          ", up to 64 calls together; after a crash a collection";
+}
+std::string tenuto_internal_settings(const std::string& medium) {
+  return "the same on a pool with Consistency::internal, " + words_of(medium) +
+         "; after a crash the application mends its words";
 }
 std::string tenuto_reserved_settings(const std::string& medium) {
   return "reserve and cancel: a crash frees the blocks, " + words_of(medium) +

@@ -18,6 +18,8 @@ constexpr std::array kKinds = {
                   tenuto_versioned_settings, true, kTenutoMedia},
     AllocatorKind{"tenuto-gc", "tenuto", "gc", make_tenuto_gc, tenuto_gc_settings, true,
                   kTenutoMedia},
+    AllocatorKind{"tenuto-internal", "tenuto", "internal", make_tenuto_internal,
+                  tenuto_internal_settings, true, kTenutoMedia},
     AllocatorKind{"tenuto-reserve", "tenuto", "reserve", make_tenuto_reserved,
                   tenuto_reserved_settings, false, kTenutoMedia},
 #ifdef TENUTO_PEER_PMEMOBJ

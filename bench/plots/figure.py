@@ -40,6 +40,11 @@ def arguments(setup, **options):
     return given + (["--quick"] if setup.quick else ["--scale", str(setup.scale)])
 
 
+def name_of(sample):
+    """As alloc_bench calls the allocator: tenuto-gc."""
+    return "-".join(filter(None, (sample.get("engine"), sample.get("variant"))))
+
+
 def medium_text(sample):
     medium = sample.get("medium")
     if medium is None:

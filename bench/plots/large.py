@@ -1,7 +1,7 @@
 """Figures 17 and 18: the bookkeeping log's collection, and recovery."""
 
 from plots import page, svg
-from plots.figure import COUNT_HEAD, COUNTS, Figure, SPEED, arguments, beside, medium_text, series_of
+from plots.figure import COUNT_HEAD, COUNTS, Figure, SPEED, arguments, beside, medium_text, name_of, series_of
 from plots.page import Drawn
 from plots.samples import ns_per_op, ratio
 from plots.small import log_kib
@@ -85,18 +85,18 @@ PAPER_18 = (("nvm_malloc", "0.324"), ("PMDK", "34"), ("NVAlloc-LOG", "45"), ("Ra
 
 def commands_18(setup):
     objects = 20_000 if setup.quick else setup.objects
-    return [arguments(setup, bench="recovery-list", allocator=("tenuto", "pmdk"),
+    return [arguments(setup, bench="recovery-list", allocator=("tenuto", "tenuto-gc", "pmdk"),
                       medium=("line", "cache"), objects=objects)]
 
 
 def draw_18(samples):
     found = samples.all()
-    names = [f"{s.get('engine')}, {medium_text(s)}" for s in found]
+    names = [f"{name_of(s)}, {medium_text(s)}" for s in found]
     fields = (("open after SIGKILL", "c1", "open_killed_ms"), ("open after a clean close", "c0",
                                                               "open_ms"))
     plot = svg.bars("Opening a pool with a list", "milliseconds", names,
                     [series_of(words, colour, found, f) for words, colour, f in fields])
-    rows = [[s.get("engine"), medium_text(s), f"{s.get('objects'):,}",
+    rows = [[name_of(s), medium_text(s), f"{s.get('objects'):,}",
              *(spread_text(s.spread(f)) for f in ("open_killed_ms", "recovery_ms", "open_ms"))]
             for s in found]
     return Drawn([plot], [
@@ -109,7 +109,7 @@ def draw_18(samples):
 def compare_18(samples):
     return [c for mine in samples.all(engine="tenuto")
             for field, words in (("open_killed_ms", "after SIGKILL"), ("open_ms", "after a clean close"))
-            for c in beside("Opening a pool with a list, ms", f"{words} on {medium_text(mine)}", field, mine,
+            for c in beside("Opening a pool with a list, ms", f"{name_of(mine)} {words} on {medium_text(mine)}", field, mine,
                             {"pmdk": samples.one(engine="pmdk", medium=mine.get("medium"),
                                                  objects=mine.get("objects"))})]
 

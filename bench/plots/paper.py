@@ -1,12 +1,12 @@
 """The page of NVAlloc's figures: a summary, what was measured, then a section for each figure."""
 
-from plots import large, page, small, space, verdict
+from plots import large, page, small, space, variants, verdict
 from plots.page import Drawn, escaped, paragraph
 from plots.runner import command_text
 from plots.samples import Samples
 
-FIGURES = (small.FIGURE_9, small.FIGURE_11, space.FIGURE_13, space.FIGURE_15, space.FIGURE_16,
-           large.FIGURE_17, large.FIGURE_18, small.FIGURE_19)
+FIGURES = (small.FIGURE_9, variants.FIGURE_10, small.FIGURE_11, variants.FIGURE_12, space.FIGURE_13, space.FIGURE_15, space.FIGURE_16,
+           large.FIGURE_17, large.FIGURE_18, small.FIGURE_19, variants.FIGURE_NUMA)
 
 BENCHMARKS = {
     "threadtest": "Allocates 100,000 objects of 64 bytes and frees them in that order, again and again.",

@@ -158,7 +158,7 @@ class TENUTO_API Store : public Collection {
   // Gives back the space that erases and replaced values have left, while other threads read and
   // write. In all collections (it opens them) it merges neighbouring leaves with few records, and
   // moves records out of slabs that are nearly empty. Then it returns free space to the file system
-  // (Pool::trim; on medium journal the file keeps its blocks). It works in place and needs room for
+  // (Pool::trim). It works in place and needs room for
   // a few slabs. What views, positioned iterators and snapshots hold stays valid, and it moves no
   // other objects of the pool.
   // Cost: three fences for each merged leaf. Two for each leaf with records to move; its writers

@@ -113,7 +113,8 @@ class TENUTO_API Pool {
   Pool& operator=(Pool&&) noexcept;
   ~Pool();
   // REQUIRES: no other thread is in a call. ok | closed | busy (a transaction is open; nothing was
-  // done) | io, or why the pool turned read-only (it is closed, and the next open recovers) |
+  // done) | io, or why the pool turned read-only (it is closed, and the next open recovers; corrupt
+  // also: this call found memory of the heap overwritten, and restored it) |
   // forked (the handle is empty, and the pool is unchanged).
   Status close();
 
@@ -146,11 +147,13 @@ class TENUTO_API Pool {
 
   // Atomically frees the block that dest points to and makes dest null. ok | invalid_argument (dest
   // is null, foreign or an interior pointer, or the block is free already; nothing is done) |
-  // others as malloc_to. One fence. REQUIRES: two threads do not free one block at once. One of
-  // them gets invalid_argument, but a crash at that time may destroy data of the next owner.
+  // corrupt (PoolOptions::canaries: the block was overwritten behind its end; nothing is done) |
+  // others as malloc_to. The report of invalid_argument says what is at the target. One fence.
+  // REQUIRES: two threads do not free one block at once. One of them gets invalid_argument, but a
+  // crash at that time may destroy data of the next owner.
   template <Destination D>
-  Status free_from(D& dest) {
-    return free_word(word_of(dest));
+  Status free_from(D& dest, Report* report = nullptr) {
+    return free_word(word_of(dest), report);
   }
 
   // Atomically makes the block that dest points to at least `bytes` large. After a crash dest
@@ -189,21 +192,29 @@ class TENUTO_API Pool {
   }
   // Frees the blocks that the words point to, each in its own atomic step. One fence for each
   // group. invalid_argument (as free_from, or a word or block occurs twice): nothing is done.
+  // The report is of the first word that is refused.
   template <Destinations D>
-  Status free_from(const D& dests) {
-    return free_words(Words(dests));
+  Status free_from(const D& dests, Report* report = nullptr) {
+    return free_words(Words(dests), report);
   }
 
   // Allocation in two steps: reserve the block, fill and flush it, then publish or cancel. publish
   // stores its address in dest as malloc_to does, with two fences; the first one also covers what
   // was flushed before. With options.zero the requested bytes are zero and flushed. Statuses as
-  // malloc_to; invalid_argument of publish also: the block is not reserved.
+  // malloc_to; invalid_argument of publish also: the block is not reserved, or the open transaction
+  // of this thread allocated it. The report says what is there instead.
   Result<Reserved> reserve(std::uint64_t bytes, const AllocOptions& options = {});
   template <Destination D>
-  Status publish(const Reserved& block, D& dest) {
-    return publish_word(block, word_of(dest));
+  Status publish(const Reserved& block, D& dest, Report* report = nullptr) {
+    return publish_word(block, word_of(dest), report);
   }
-  Status cancel(const Reserved& block);  // ok | invalid_argument (not reserved, or published)
+  // ok | invalid_argument (as of publish) | corrupt (as of free_from).
+  Status cancel(const Reserved& block, Report* report = nullptr);
+
+  // What is at an address, in words for people: "block of 128 bytes at offset 65792, allocated". A
+  // report of this pool with an offset says more with at(offset). Empty: p is not in the pool. The
+  // words may be out of date when other threads allocate or free. Takes locks for microseconds.
+  std::string describe(const void* p) const;
 
   // Bytes usable in the allocated block that starts at p; 0 when there is none.
   std::uint64_t usable_size(const void* p) const;
@@ -302,8 +313,9 @@ class TENUTO_API Pool {
   // extents, garbage of the bookkeeping log. Free pages, in pieces of 4 KiB (extents) or 64 KiB
   // (all else), go to the file system as holes in the file, if it has holes. A later allocation
   // asks for the space again first, so a full disk is Status::full, not a crash. Takes milliseconds
-  // or more. Other threads may work meanwhile. An allocation of theirs may find the pool full, or
-  // make it grow, because of 2 MiB that this call holds. ok | read_only | corrupt | io | closed.
+  // or more; on medium journal it makes commits and checkpoints. Other threads may work meanwhile.
+  // An allocation of theirs may find the pool full, or make it grow, because of 2 MiB that this
+  // call holds (256 MiB on medium journal). ok | read_only | corrupt | io | closed.
   Status trim();
 
   // What the program allocated and lost: objects that neither the root object nor a walk by type
@@ -317,6 +329,10 @@ class TENUTO_API Pool {
 
   PoolInfo info() const;
   PoolStats stats() const;
+  // PoolStats::used_bytes alone: bytes of the frames that are taken. 0 of a pool that is closed.
+  // Any thread. Cost: a pass over the counters of the huge frames; for who asks often, as stats has
+  // the kernel pass over page tables.
+  std::uint64_t used_bytes() const;
   // Checks frames, slabs, extents, logs and lanes against each other. The store's own thread waits
   // meanwhile. REQUIRES: no other thread is in a call. ok | corrupt | io | closed | forked.
   Status validate(Report* report = nullptr) const;
@@ -349,11 +365,11 @@ class TENUTO_API Pool {
   template <PointerWord W>
   Status malloc_words(const Sizes& bytes, const Words<W>& dests, const AllocOptions& options);
   template <PointerWord W>
-  Status free_word(W& dest);
+  Status free_word(W& dest, Report* report);
   template <PointerWord W>
-  Status free_words(const Words<W>& dests);
+  Status free_words(const Words<W>& dests, Report* report);
   template <PointerWord W>
-  Status publish_word(const Reserved& block, W& dest);
+  Status publish_word(const Reserved& block, W& dest, Report* report);
   void end() noexcept;
 
   std::unique_ptr<PoolImpl> impl_;

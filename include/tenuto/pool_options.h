@@ -10,6 +10,7 @@
 
 #include "tenuto/abi.h"
 #include "tenuto/garbage.h"
+#include "tenuto/numa.h"
 
 namespace TENUTO_NS {
 
@@ -122,7 +123,8 @@ struct HeapOptions {
   double morph_occupancy = 0.2;
   // Free extents give their pages back over this time, the longest free ones first. Of the extents
   // that became free at one time all pages remain at first, half after half of this time, and none
-  // at its end (smootherstep, as in jemalloc). 0: at once. Negative: only by Pool::trim.
+  // at its end (smootherstep, as in jemalloc). 0: at once. Negative, and on medium journal:
+  // only by Pool::trim.
   std::int64_t decay_ms = 10'000;
   std::int64_t decay_tick_ms = 50;  // how often heap operations check this
   // The bookkeeping log is rewritten when it has more than book_dead_factor entries for each live
@@ -137,13 +139,28 @@ struct HeapOptions {
   // updates of these are about twice as fast. 0: an eighth of the memory that the process may use
   // (of the machine or of its control group), at least 64 MiB.
   std::uint64_t record_zones_from = 0;
+  NumaOptions numa = {};
+  // Wear levelling (PMMS): spreads the writes over the memory that wears out by them. Every freed
+  // block rests before it is handed out again. Of the blocks, slabs, extents and frames that a
+  // request could get, the least written ones go first; frames that the file has anyway come before
+  // frames that were written more than others. So a heap spreads over its whole file, large frames
+  // become rarer, and the pool grows rather than hand out a block early. Only what is freed moves:
+  // objects that stay where they are keep their frames out of it. The counts (PoolStats::wear_max)
+  // are in an object of the pool, written at a close and now and then; a crash loses the latest.
+  // Cost: each free takes a lock and reads a clock, and each use of a block begins in its slab.
+  bool wear_levelling = false;
+  // How long a freed block rests, in milliseconds. 0: not at all. A pool that is full ends the rest
+  // of the blocks that were freed first (PoolStats::wear_forced). After an open nothing rests.
+  std::int64_t wear_rest_ms = 100;
   // Milliseconds of a clock that never goes back, for tests. Empty: the system's coarse clock.
   std::function<std::int64_t()> clock_ms = {};
 };
 
 struct PoolOptions {
-  std::uint64_t size = 8u << 20;          // bytes of a new pool, at least kPoolBytesMin
-  std::uint64_t size_max = 256ull << 30;  // it grows up to this; so many addresses are reserved
+  std::uint64_t size = 8u << 20;  // bytes of a new pool, at least kPoolBytesMin
+  // It grows up to this, and so many addresses are reserved. 0: kAutomaticSizeMax, or half or less
+  // of it where the process may not have twice as many addresses, or the system promises no memory.
+  std::uint64_t size_max = 0;
   // Permissions of a new pool file, without the process's umask. Its journal has those of the file.
   // 0: only the owner (0600); for a backup or a rescue those of the source pool.
   unsigned mode = 0;
@@ -171,6 +188,16 @@ struct PoolOptions {
   // Of a new pool. An open to write with another one than the pool has changes it, if the pool was
   // closed cleanly (else invalid_argument).
   Consistency consistency = Consistency::as_is;
+  // Of a new pool: each object has a canary, 8 bytes behind what Pool::usable_size says. It is
+  // compared when the object is freed or resized, and by Pool::validate; in most slabs also when a
+  // free block is handed out. A wrong one is Status::corrupt, and the pool turns read-only; the
+  // report of Pool::health names the object and how far it was overwritten. The canary is restored,
+  // so that the object can be freed after the next open. An object of whole lines stays aligned to
+  // a line, and may need the next size that is. The pool keeps its canaries; an open with this
+  // option of a pool without them is invalid_argument. A version that knows no canaries refuses
+  // the pool (wrong_version). Records and leaves of the store have none. Cost: on a warm heap no
+  // line and no fence, and a load at each free; a new slab flushes a line for each of its blocks.
+  bool canaries = false;
   // For pools with Consistency::gc, at an open after a crash. See tenuto/garbage.h.
   std::map<std::uint64_t, PointerFilter> filters = {};
   unsigned stripes = 6;           // neighbouring blocks use so many bitmap lines in turn, 1..32
@@ -186,5 +213,6 @@ struct PoolOptions {
 };
 
 inline constexpr std::uint64_t kPoolBytesMin = 8u << 20;
+inline constexpr std::uint64_t kAutomaticSizeMax = 4ull << 40;
 
 }  // namespace TENUTO_NS

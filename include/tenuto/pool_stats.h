@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tenuto/numa.h"
 #include "tenuto/pool_options.h"
 
 namespace TENUTO_NS {
@@ -53,13 +54,25 @@ struct PoolStats {
   std::uint64_t book_slow_gcs = 0;      // since open: times that it was rewritten
   std::uint64_t zones = 0;
   std::uint64_t lanes = 0;
+  // Wear levelling (HeapOptions::wear_levelling), over the life of the pool as far as it was open
+  // with it. In lines of 64 bytes. A block counts when it is handed out, with all its lines: what
+  // its owner changes in it later does not. The spread is wear_max * wear_frames / wear_lines, max
+  // over mean. Without the option: what the last open with it has left; 0 without any.
+  std::uint64_t wear_frames = 0;      // 4-KiB frames behind the pool's head
+  std::uint64_t wear_lines = 0;       // written in all of them
+  std::uint64_t wear_max = 0;         // in one of them
+  std::uint64_t wear_bits_lines = 0;  // flushed by the heap in the first frames of slabs
+  std::uint64_t wear_bits_max = 0;    // in one of these
+  std::uint64_t wear_rested = 0;      // since open: blocks whose rest ended in time
+  std::uint64_t wear_forced = 0;      // ... and early: the pool was full, or had no memory
+  std::uint64_t wear_tables = 0;      // since open: times that the counts were written
   // The next five: medium model only, all such pools of this process.
   std::uint64_t lines_flushed = 0;
   std::uint64_t fences = 0;
   std::uint64_t reflushes = 0;          // flushes of one of the thread's last four lines
   std::uint64_t writes_sequential = 0;  // 256-byte device writes
   std::uint64_t writes_random = 0;
-  // All others: medium journal only, since the open.
+  // Those of the journal: medium journal only, since the open.
   std::uint64_t journal_bytes = 0;             // size of its ring
   std::uint64_t journal_used_bytes = 0;        // of these not yet in the pool file
   std::uint64_t journal_commits = 0;           // device writes that made something durable
@@ -73,6 +86,7 @@ struct PoolStats {
   std::uint64_t journal_replayed_bytes = 0;    // of the ring, by the open; 0: there was no replay
   std::uint64_t journal_replayed_lines = 0;
   double journal_replay_ms = 0;
+  NumaStats numa;
 };
 
 struct PoolInfo {
@@ -83,6 +97,7 @@ struct PoolInfo {
   // The medium in use. If opened to read: the one that an open for writing would use.
   Medium medium = Medium::cache;
   Consistency consistency = Consistency::log;
+  bool canaries = false;        // PoolOptions::canaries
   bool power_cut_safe = false;  // the medium survives a power cut
   bool was_clean = true;        // the last close before this open was clean
   bool read_only = false;

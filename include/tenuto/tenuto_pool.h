@@ -114,6 +114,12 @@ typedef struct tenuto_pool_options {
   int large_pages;
   uint64_t record_zones_from;
   tenuto_consistency consistency;
+  int canaries;
+  unsigned numa_nodes; /* tenuto::NumaOptions */
+  int numa_two_phase;
+  int numa_pin_threads;
+  int wear_levelling;
+  int64_t wear_rest_ms;
 } tenuto_pool_options;
 
 void tenuto_pool_options_init_sized(tenuto_pool_options* options, size_t struct_bytes);
@@ -137,6 +143,7 @@ typedef struct tenuto_pool_info {
   uint64_t leaked_frames;
   uint64_t rolled_back;
   tenuto_consistency consistency;
+  int canaries;
   double collect_ms;
 } tenuto_pool_info;
 
@@ -157,6 +164,11 @@ typedef struct tenuto_pool_stats {
   uint64_t cached_bytes;
   uint64_t large_bytes;
   uint64_t resident_bytes, dirty_bytes, private_bytes;
+  /* tenuto::NumaStats; the accesses are sums of all kinds. */
+  uint64_t numa_nodes, numa_local, numa_remote, numa_frames_remote;
+  uint64_t numa_frees_recorded, numa_frees_waiting, numa_batches_taken, numa_batches_pushed;
+  uint64_t wear_frames, wear_lines, wear_max, wear_bits_lines, wear_bits_max;
+  uint64_t wear_rested, wear_forced, wear_tables;
 } tenuto_pool_stats;
 
 /* Pointers in the pool, in the root object or in allocated blocks. Zero is null. Never copy them by
@@ -229,6 +241,9 @@ tenuto_status tenuto_publish(tenuto_pool* pool, const tenuto_reserved* block, te
 tenuto_status tenuto_vpublish(tenuto_pool* pool, const tenuto_reserved* block, tenuto_vptr* dest);
 tenuto_status tenuto_cancel(tenuto_pool* pool, const tenuto_reserved* block);
 
+/* tenuto::Pool::describe: what is at an address, in words. tenuto_free releases them. NULL: the
+ * address is not in the pool, or there is no memory. It also says why a free was refused. */
+char* tenuto_describe(const tenuto_pool* pool, const void* p);
 uint64_t tenuto_usable_size(const tenuto_pool* pool,
                             const void* block);                      /* 0: no block starts there */
 uint64_t tenuto_type_of(const tenuto_pool* pool, const void* block); /* 0: none */
@@ -252,6 +267,9 @@ tenuto_status tenuto_pool_get_info_sized(tenuto_pool* pool, tenuto_pool_info* in
 static inline tenuto_status tenuto_pool_get_info(tenuto_pool* pool, tenuto_pool_info* info) {
   return tenuto_pool_get_info_sized(pool, info, sizeof *info);
 }
+/* used_bytes of the stats alone; 0 of NULL. For who asks often: the stats have the kernel pass over
+ * page tables. */
+uint64_t tenuto_pool_used_bytes(const tenuto_pool* pool);
 tenuto_status tenuto_pool_get_stats_sized(const tenuto_pool* pool, tenuto_pool_stats* stats,
                                           size_t struct_bytes);
 static inline tenuto_status tenuto_pool_get_stats(const tenuto_pool* pool,

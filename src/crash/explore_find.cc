@@ -1,8 +1,5 @@
 // Findings of the explorer: minimises them until only the guilty lines are left, and makes their
 // text.
-#include <link.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -22,12 +19,7 @@ constexpr std::size_t kTrialsMax = 300;     // worker runs for one minimisation
 constexpr std::size_t kKeptTrialsMax = 60;  // lines tested whether they had to survive
 constexpr std::size_t kPlacesMax = 8;       // lost lines shown with their source places
 constexpr std::size_t kWastedMax = 12;      // flushing places shown
-constexpr std::size_t kStepsShown = 3;      // of a call chain
-// Files that are in every call chain and do not help to understand a finding.
-constexpr const char* kDullFiles[] = {
-    "persist.h:",     "std_function.h:", "invoke.h:",      "std_thread.h:",
-    "atomic_base.h:", "explore_run.cc:", "interleave.cc:", "gtest.cc:"};
-constexpr std::uint64_t kRepeatsMax = 20;  // of findings already known
+constexpr std::uint64_t kRepeatsMax = 20;   // of findings already known
 
 // The stores of the line that a variant lacks: how many. Appends the sites of the first and last.
 LostLine lost_stores(const LineLog& log, const LineVariant& v, std::vector<TraceSite>& sites) {
@@ -45,73 +37,7 @@ LostLine lost_stores(const LineLog& log, const LineVariant& v, std::vector<Trace
   return lost;
 }
 
-std::uintptr_t load_address() {
-  std::uintptr_t base = 0;
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* out) {
-        *static_cast<std::uintptr_t*>(out) = info->dlpi_addr;
-        return 1;  // the first is the program itself
-      },
-      &base);
-  return base;
-}
-
-std::string hex(std::uintptr_t n) {
-  std::array<char, 24> text{};
-  std::snprintf(text.data(), text.size(), "0x%lx", n);
-  return text.data();
-}
-
-// "function file:line" from one line of addr2line's output; empty when it has no useful place.
-std::string place_of(std::string line) {
-  while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
-  constexpr std::string_view kInlined = " (inlined by) ";
-  if (line.starts_with(kInlined)) line.erase(0, kInlined.size());
-  if (line.find("??") != std::string::npos) return {};
-  if (const auto note = line.rfind(" (discriminator"); note != std::string::npos) line.resize(note);
-  const auto at = line.rfind(" at ");
-  if (at == std::string::npos) return {};
-  const std::string file = line.substr(at + 4);
-  for (const char* dull : kDullFiles) {
-    if (file.starts_with(dull)) return {};
-  }
-  std::string function = line.substr(0, std::min({at, line.find('('), line.find('<')}));
-  if (const auto scope = function.rfind("::"); scope != std::string::npos) {
-    function.erase(0, scope + 2);
-  }
-  return (function == "operator" ? "lambda" : function) + " " + file;
-}
-
 }  // namespace
-
-// Asks addr2line. The result for one call chain is "place < inlined into < caller", without the
-// files of kDullFiles. If nothing is left, it is the code's address.
-std::vector<std::string> source_places(const std::vector<TraceSite>& sites) {
-  std::string exe(512, 0);
-  const ssize_t length = ::readlink("/proc/self/exe", exe.data(), exe.size());
-  exe.resize(length < 0 ? 0 : static_cast<std::size_t>(length));
-  const std::uintptr_t base = load_address();
-  std::vector<std::string> places;
-  for (const TraceSite& site : sites) {
-    std::string command = "addr2line -Cfspie '" + exe + "'";
-    for (const void* pc : site) {
-      if (pc != nullptr) command += " " + hex(reinterpret_cast<std::uintptr_t>(pc) - base - 1);
-    }
-    std::string place;
-    std::FILE* pipe = ::popen((command + " 2>/dev/null").c_str(), "r");
-    std::array<char, 1024> text{};
-    std::size_t shown = 0;
-    while (pipe != nullptr && std::fgets(text.data(), text.size(), pipe) != nullptr) {
-      const std::string step = place_of(text.data());
-      if (step.empty() || shown++ >= kStepsShown) continue;
-      place += place.empty() ? step : " < " + step;
-    }
-    if (pipe != nullptr) ::pclose(pipe);
-    if (place.empty()) place = "code at " + hex(reinterpret_cast<std::uintptr_t>(site[0]) - base);
-    places.push_back(place);
-  }
-  return places;
-}
 
 // The lines that survived in a minimised state and without which it would not fail.
 std::vector<std::uint32_t> CrashExplorer::lines_that_matter(CrashPoint& m,
@@ -219,7 +145,7 @@ void CrashExplorer::add_finding(CrashPoint& m, std::uint64_t index, const Verdic
   sites.resize(2 * f.lost.size());
   std::string signature = f.recovery + (f.lost.empty() ? f.what : "");
   for (std::size_t i = 0; i < sites.size(); i += 2) {
-    signature += ' ' + hex(reinterpret_cast<std::uintptr_t>(sites[i][0]));
+    signature += ' ' + std::to_string(reinterpret_cast<std::uintptr_t>(sites[i][0]));
   }
   if (!signatures_.insert(signature).second) {
     stopped_ |= ++repeats_ >= kRepeatsMax;

@@ -15,8 +15,9 @@ namespace TENUTO_NS::pm {
 
 namespace {
 
-constexpr std::size_t kSlots = 1u << 22;
-constexpr std::size_t kSeenMax = kSlots / 4 * 3;
+constexpr std::size_t kSlotsLeast = 1u << 12;
+constexpr std::size_t kSlotsMost = 1u << 22;
+constexpr std::size_t kTableBytes = 2 * kSlotsMost * sizeof(std::uint64_t);
 constexpr std::size_t kRecoveryProductMax = 128;
 constexpr std::size_t kRecoverySamplesMax = 8;
 constexpr std::size_t kRetriedMax = 64;  // without know_seen, for deeper crashes in recovery
@@ -32,31 +33,39 @@ void arm_timer(std::chrono::milliseconds t) {
 }  // namespace
 
 SeenStates::SeenStates() {
-  void* p = ::mmap(nullptr, (kSlots + 1) * sizeof *slots_, PROT_READ | PROT_WRITE,
+  void* p = ::mmap(nullptr, sizeof(Shared) + kTableBytes, PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   TENUTO_ASSERT(p != MAP_FAILED);
-  slots_ = static_cast<std::uint64_t*>(p);
+  shared_ = static_cast<Shared*>(p);
+  shared_->slots = kSlotsLeast;
 }
 
-SeenStates::~SeenStates() { ::munmap(slots_, (kSlots + 1) * sizeof *slots_); }
+SeenStates::~SeenStates() { ::munmap(shared_, sizeof(Shared) + kTableBytes); }
 
-bool SeenStates::contains(std::uint64_t hash) const {
-  hash |= 1;
-  for (std::size_t i = (hash >> 1) % kSlots; slots_[i] != 0; i = (i + 1) % kSlots) {
-    if (slots_[i] == hash) return true;
-  }
-  return false;
+std::uint64_t* SeenStates::find(std::uint64_t hash) const {
+  const std::size_t slots = shared_->slots;
+  std::uint64_t* const table = shared_->tables() + slots;
+  std::size_t i = (hash >> 1) % slots;
+  while (table[i] != 0 && table[i] != hash) i = (i + 1) % slots;
+  return table + i;
 }
 
 bool SeenStates::insert(std::uint64_t hash) {
   hash |= 1;
-  std::size_t i = (hash >> 1) % kSlots;
-  for (; slots_[i] != 0; i = (i + 1) % kSlots) {
-    if (slots_[i] == hash) return false;
+  std::uint64_t* slot = find(hash);
+  if (*slot != 0) return false;
+  if (shared_->hashes >= shared_->slots / 4 * 3) {
+    if (shared_->slots == kSlotsMost) return true;
+    const std::uint64_t* const old = shared_->tables() + shared_->slots;
+    const std::size_t old_slots = shared_->slots;
+    shared_->slots *= 2;
+    for (std::size_t i = 0; i < old_slots; ++i) {
+      if (old[i] != 0) *find(old[i]) = old[i];
+    }
+    slot = find(hash);
   }
-  if (slots_[kSlots] >= kSeenMax) return true;
-  slots_[i] = hash;
-  ++slots_[kSlots];
+  *slot = hash;
+  ++shared_->hashes;
   return true;
 }
 
@@ -183,22 +192,53 @@ void CrashWorker::before_fence(const char* first, const char* then) {
   if (collecting_) collect(first, then);
 }
 
-CrashWorker::RecoveryCrash CrashWorker::make_crash(const std::vector<const LineLog*>& logs,
-                                                   const std::vector<LineChoices>& lines,
-                                                   const CrashState& state) const {
-  RecoveryCrash crash{{}, state_hash_, 0, nullptr, nullptr, chain_, fences_};
+// What the lines of a crash inside recovery had before it: that does not depend on the crash.
+std::vector<CrashWorker::LineBefore> CrashWorker::lines_before(
+    const std::vector<LineChoices>& lines) const {
+  std::vector<LineBefore> before;
+  before.reserve(lines.size());
+  auto old = laid_out_.begin();
+  for (const LineChoices& c : lines) {
+    while (old != laid_out_.end() && old->first < c.line) ++old;
+    LineBefore b;
+    b.laid_out = old != laid_out_.end() && old->first == c.line;
+    const LineWords words = b.laid_out ? old->second : image_.durable_line(c.line);
+    b.hash = line_hash(c.line, words);
+    const auto same = std::find_if(c.variants.begin(), c.variants.end(), [&](const LineVariant& v) {
+      return v.hash == b.hash && v.words == words;
+    });
+    b.same = static_cast<std::uint32_t>(same - c.variants.begin());
+    before.push_back(b);
+  }
+  return before;
+}
+
+std::uint64_t CrashWorker::crash_hash(const std::vector<LineChoices>& lines,
+                                      const std::vector<LineBefore>& before,
+                                      const CrashState& state) const {
+  std::uint64_t hash = state_hash_;
+  for (std::uint32_t i = 0; i < lines.size(); ++i) {
+    const std::uint32_t v = variant_in(lines, state, i);
+    if (v != before[i].same) hash ^= lines[i].variants[v].hash ^ before[i].hash;
+  }
+  return hash;
+}
+
+std::vector<std::pair<std::uint64_t, LineWords>> CrashWorker::crash_lines(
+    const std::vector<LineChoices>& lines, const std::vector<LineBefore>& before,
+    const CrashState& state) const {
+  std::vector<std::pair<std::uint64_t, LineWords>> out;
   auto old = laid_out_.begin();
   for (std::uint32_t i = 0; i < lines.size(); ++i) {
-    const std::uint64_t line = logs[i]->line;
-    for (; old != laid_out_.end() && old->first < line; ++old) crash.lines.push_back(*old);
-    const LineVariant& v = lines[i].variants[variant_in(lines, state, i)];
-    const bool was_laid_out = old != laid_out_.end() && old->first == line;
-    const LineWords before = was_laid_out ? (old++)->second : image_.durable_line(line);
-    if (v.words != before) crash.hash ^= v.hash ^ line_hash(line, before);
-    if (was_laid_out || v.words != before) crash.lines.emplace_back(line, v.words);
+    for (; old != laid_out_.end() && old->first < lines[i].line; ++old) out.push_back(*old);
+    if (before[i].laid_out) ++old;
+    const std::uint32_t v = variant_in(lines, state, i);
+    if (before[i].laid_out || v != before[i].same) {
+      out.emplace_back(lines[i].line, lines[i].variants[v].words);
+    }
   }
-  crash.lines.insert(crash.lines.end(), old, laid_out_.end());
-  return crash;
+  out.insert(out.end(), old, laid_out_.end());
+  return out;
 }
 
 // Whether to judge a crash inside recovery that leaves this image.
@@ -225,24 +265,26 @@ void CrashWorker::collect(const char* first, const char* then) {
   order_before_ = r.last_order();
   std::size_t max = std::max<std::size_t>(options_.recovery_states_max >> chain_.depth, 1);
   if (!job_->know_seen) max = chain_.depth == 0 ? SIZE_MAX : kRetriedMax;
+  const std::vector<LineBefore> before = lines_before(lines);
   for (const CrashState& state : states) {
-    RecoveryCrash crash = make_crash(logs, lines, state);
-    if (!wanted(crash.hash)) {
+    const std::uint64_t hash = crash_hash(lines, before, state);
+    if (!wanted(hash)) {
       // Judged elsewhere, and that counts for this fence too.
-      if (crash.hash != state_hash_) r.mark_explored(first, then);
+      if (hash != state_hash_) r.mark_explored(first, then);
       continue;
     }
-    crash.bytes = r.mapped_bytes();
-    crash.first = first;
-    crash.then = then;
-    crash.chain.hash[crash.chain.depth++] = crash.hash;
+    ++crashes_met_;
+    std::uint64_t place = crashes_.size();
+    if (place >= max && (place = rng_.below(crashes_met_)) >= max) continue;
+    RecoveryCrash crash{
+        crash_lines(lines, before, state), hash, r.mapped_bytes(), first, then, chain_, fences_};
+    crash.chain.hash[crash.chain.depth++] = hash;
     crash.fences += std::string(crash.fences.empty() ? "" : ", then before ") + "fence(\"" + first +
                     "\", \"" + then + "\")";
-    ++crashes_met_;
-    if (crashes_.size() < max) {
+    if (place < crashes_.size()) {
+      crashes_[place] = std::move(crash);
+    } else {
       crashes_.push_back(std::move(crash));
-    } else if (const std::uint64_t i = rng_.below(crashes_met_); i < max) {
-      crashes_[i] = std::move(crash);
     }
   }
 }

@@ -22,6 +22,9 @@ namespace TENUTO_NS::pm {
 
 // Hashes of the pairs (image, model) that were judged already, in memory shared with the workers.
 // Parent and worker never use it at the same time. When it is full, everything counts as new.
+//
+// A hash table that doubles. A new worker has a page fault at each page that it looks at, so the
+// table is no larger than it must be.
 class SeenStates {
  public:
   SeenStates();
@@ -29,10 +32,19 @@ class SeenStates {
   SeenStates(const SeenStates&) = delete;
   SeenStates& operator=(const SeenStates&) = delete;
   bool insert(std::uint64_t hash);  // true if it was new
-  bool contains(std::uint64_t hash) const;
+  bool contains(std::uint64_t hash) const { return *find(hash | 1) != 0; }
 
  private:
-  std::uint64_t* slots_;  // 0: empty; the last slot is the number of hashes
+  struct Shared {
+    std::size_t slots;  // a power of two
+    std::size_t hashes;
+    // Tables follow. The one of n slots is at [n, 2 * n). 0: empty.
+    std::uint64_t* tables() { return reinterpret_cast<std::uint64_t*>(this + 1); }
+  };
+  // The slot that has the hash, or the empty one where it belongs.
+  std::uint64_t* find(std::uint64_t hash) const;
+
+  Shared* shared_;
 };
 
 enum class CrashPhase : std::uint32_t { recovery, second_recovery };
@@ -100,8 +112,18 @@ class CrashWorker final : public TraceObserver {
   void undo();
   void collect(const char* first, const char* then);
   bool wanted(std::uint64_t hash) const;
-  RecoveryCrash make_crash(const std::vector<const LineLog*>& logs,
-                           const std::vector<LineChoices>& lines, const CrashState& state) const;
+  // A line of a crash inside recovery, before that recovery.
+  struct LineBefore {
+    std::uint64_t hash = 0;  // line_hash
+    std::uint32_t same = 0;  // the variant with the same words; as many as there are: none
+    bool laid_out = false;
+  };
+  std::vector<LineBefore> lines_before(const std::vector<LineChoices>& lines) const;
+  std::uint64_t crash_hash(const std::vector<LineChoices>& lines,
+                           const std::vector<LineBefore>& before, const CrashState& state) const;
+  std::vector<std::pair<std::uint64_t, LineWords>> crash_lines(
+      const std::vector<LineChoices>& lines, const std::vector<LineBefore>& before,
+      const CrashState& state) const;
   LineWords laid_out(std::uint64_t line) const;
 
   const CrashOptions& options_;

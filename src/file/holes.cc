@@ -1,11 +1,22 @@
 // Holes in a pool file: space that is given back to the file system while the pool is open, and is
 // asked for again before anything is stored there.
 //
+// Under a journal that means: the free of the place is durable. And no line image of it is on its
+// way to the pool file, where it would fill the hole again, or fail if the disk is full.
+//
+//   the caller holds the places, which are free | settle_frees: epoch durable, checkpoint | punched
+//
+// Between the first and the last step nobody stores there, so no later image can come. A gap
+// between two images, which a checkpoint may write, too, is left out where it has zeros
+// (journal/lines.cc). The private pages of the place are dropped: they are memory that only this
+// process has.
+//
 // The contents of a hole are undefined. On any medium and after any crash they are zeros or what
 // was there before. A power cut may undo a hole like any unfenced store, so nothing may rely on
 // one. A hole is punched only where no state that a crash could leave has an owner for the place.
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,8 +31,13 @@
 namespace TENUTO_NS::pm {
 
 bool PoolFile::may_punch() const {
-  // Under a journal a crash may still undo the free of the place, if its epoch is not durable.
-  return can_punch_.load(std::memory_order_relaxed) && !read_only() && journal_ == nullptr;
+  return can_punch_.load(std::memory_order_relaxed) && !read_only();
+}
+
+Status PoolFile::settle_frees() {
+  if (journal_ == nullptr || TENUTO_PLANT("journal_hole_before_its_free_is_durable"))
+    return Status::ok;
+  return journal_->settle();
 }
 
 namespace {
@@ -48,8 +64,18 @@ Status PoolFile::punch(PoolOffset o, std::uint64_t bytes) {
     }
     return Status::ok;
   }
-  const int error = punch_file(fd_, o.value, bytes);
-  if (error == 0) return Status::ok;
+  int error = 0;
+  const auto punch = [&] { error = punch_file(fd_, o.value, bytes); };
+  if (journal_ == nullptr) {
+    punch();
+  } else {
+    journal_->between_checkpoints(punch);
+  }
+  if (error == 0) {
+    const bool kept = journal_ == nullptr || TENUTO_PLANT("journal_hole_keeps_its_memory");
+    if (!kept) ::madvise(base_ + o.value, bytes, MADV_DONTNEED);
+    return Status::ok;
+  }
   // Some file systems need space to record a hole. Others cannot punch at all.
   if (error == ENOSPC || error == EDQUOT) return Status::full;
   if (can_punch_.exchange(false)) {

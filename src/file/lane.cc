@@ -88,6 +88,12 @@ void Lanes::set_lane_end(LaneEnd end) {
   lane_end_ = std::move(end);
 }
 
+void Lanes::set_nodes(NodesOf nodes) {
+  const std::lock_guard lock(mu_);
+  nodes_ = std::move(nodes);
+  for (const auto& lane : lanes_) lane->node = nodes_.segment(file_.offset_of(lane->lines));
+}
+
 Lanes::~Lanes() {
   const std::lock_guard lock(open_mu);
   open_lanes().erase(instance_);
@@ -130,6 +136,7 @@ void Lanes::attach(PoolOffset segment, Fresh fresh) {
   for (std::size_t i = 0; i < kLanesPerSegment; ++i) {
     fresh[i]->id = {static_cast<std::uint32_t>(lanes_.size())};
     fresh[i]->lines = file_.at<LogLine>(segment + i * kLaneBytes);
+    if (nodes_.segment) fresh[i]->node = nodes_.segment(segment);
     lanes_.push_back(std::move(fresh[i]));
   }
   // Low numbers on top of the stack.
@@ -145,6 +152,32 @@ void Lanes::push_idle(Lane* lane) {
   idle_ = lane;
 }
 
+// REQUIRES: mu_ is held.
+Lane* Lanes::pop_idle(unsigned node) {
+  Lane** at = &idle_;
+  while (node != kAnyNode && *at != nullptr && (*at)->node != node) at = &(*at)->next_idle;
+  Lane* const lane = *at;
+  if (lane != nullptr) *at = lane->next_idle;
+  return lane;
+}
+
+Lane* Lanes::take_spare(unsigned node) {
+  const std::lock_guard lock(mu_);
+  if (spares_ >= segments_ * kLanesPerSegment / 4) return nullptr;
+  Lane* lane = pop_idle(node);
+  if (lane == nullptr) lane = pop_idle(kAnyNode);
+  spares_ += lane != nullptr ? 1 : 0;
+  return lane;
+}
+
+void Lanes::give_spare(Lane* lane) {
+  {
+    const std::lock_guard lock(mu_);
+    spares_ -= 1;
+  }
+  release(lane);
+}
+
 Lane& Lanes::find_mine() {
   ThreadLanes& mine = thread_part<ThreadLanes>(ThreadPart::lanes);
   Lane* lane = ThreadLanes::find(mine.held, instance_);
@@ -158,10 +191,19 @@ Lane& Lanes::find_mine() {
 }
 
 Lane* Lanes::acquire() {
+  const unsigned node = nodes_.thread ? nodes_.thread() : 0;
+  unsigned wanted = nodes_.thread ? node : kAnyNode;
   std::unique_lock lock(mu_);
   bool may_grow = true;  // false after a try that failed
   for (;;) {
-    if (idle_ != nullptr) return std::exchange(idle_, idle_->next_idle);
+    if (Lane* const lane = pop_idle(wanted)) {
+      lane->holders += 1;
+      lane->holder_node = node;
+      return lane;
+    }
+    // The table grows once for a lane on the thread's node. Then any will do.
+    const bool others = std::exchange(wanted, kAnyNode) != kAnyNode && idle_ != nullptr;
+    if (others && (growing_ || segments_ == kLaneSegmentsMax || !take_segment_)) continue;
     // One thread grows at a time. A thread that finds all new lanes taken grows again.
     if (!may_grow || growing_ || segments_ == kLaneSegmentsMax || !take_segment_) {
       released_.wait(lock);
@@ -181,14 +223,14 @@ Lane* Lanes::acquire() {
         lanes.released_.notify_all();
       }
     } const growing{*this, lock};
-    may_grow = grow();
+    may_grow = grow(node);
   }
 }
 
 // REQUIRES: the caller set growing_. False: there is no room for a segment.
-bool Lanes::grow() {
+bool Lanes::grow(unsigned node) {
   Fresh fresh = make_lanes();
-  const Result<PoolOffset> segment = take_segment_();
+  const Result<PoolOffset> segment = take_segment_(node);
   if (!segment) return false;
   std::uint64_t& entry = file_.head().lane_segments[segments_];
   if (TENUTO_PLANT("pm_lane_segment_published_early")) publish(entry, segment->value);

@@ -33,7 +33,7 @@ Status check_options(const PoolOptions& o, std::string_view path, Report* report
     return fail(Status::invalid_argument, report, "the pool size is too small", std::string(path),
                 "at least " + std::to_string(kPoolBytesMin), std::to_string(o.size));
   }
-  if (o.size_max < o.size) {
+  if (o.size_max != 0 && o.size_max < o.size) {
     return fail(Status::invalid_argument, report, "size_max is less than size", std::string(path),
                 "at least " + std::to_string(o.size), std::to_string(o.size_max));
   }
@@ -64,7 +64,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   TENUTO_TRY(f->lock(true, report));
   const std::uint64_t bytes = round_up(options.size, kHugeBytes);
   TENUTO_TRY(reserve_space(f->fd_, 0, bytes, path, report));
-  TENUTO_TRY(f->reserve_addresses(options.size_max, report));
+  TENUTO_TRY(f->reserve_addresses(options.size_max, bytes, report));
   f->choose_medium(options);
   // A new pool is written without its journal. Once it is whole and has a name, it is closed and
   // opened with it (wants_journal). A copy needs no journal, because a crash leaves nothing of it.
@@ -84,6 +84,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   const bool as_is = options.consistency == Consistency::as_is;
   f->consistency_ = as_is ? Consistency::log : options.consistency;
   s.variant = static_cast<std::uint32_t>(f->consistency_);
+  if (options.canaries) s.variant |= kVariantCanaries;
   s.born_version = kLayoutVersion;
   s.life = random_id();
   auto& entry = *f->at<ZoneEntry>({kZoneTableOffset});
@@ -151,9 +152,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
                 f->path_);
   }
   // Reserved first, so that a pool that cannot be mapped is not replayed and begins no life.
-  const auto reserve = [&] {
-    return f->reserve_addresses(std::max(options.size_max, file_bytes), report);
-  };
+  const auto reserve = [&] { return f->reserve_addresses(options.size_max, file_bytes, report); };
   const bool late = TENUTO_PLANT("pm_size_max_checked_after_replay");
   if (!late) TENUTO_TRY(reserve());
   TENUTO_TRY(f->open_journal(options, report));
@@ -187,6 +186,12 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
 // superblock that says `running` may name another one.
 Status PoolFile::choose_consistency(const PoolOptions& options, Report* report) {
   const Consistency wanted = options.consistency;
+  if (options.canaries && !options.read_only && !canaries()) {
+    return fail(Status::invalid_argument, report,
+                "the pool was made without canaries, and its objects leave no room for them: open "
+                "it as it is",
+                path_);
+  }
   if (wanted == Consistency::as_is || options.read_only || wanted == consistency_)
     return Status::ok;
   if (!was_clean_) {

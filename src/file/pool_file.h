@@ -125,12 +125,16 @@ class PoolFile final : public OfProcess {
   std::uint64_t durable_epoch() const;
 
   // --- file/holes.cc: whole frames, behind the head
-  // Whether free space may be given back to the file system now. This is the only place that
-  // forbids it.
+  // Whether free space may be given back to the file system now.
   bool may_punch() const;
+  // Before punch() of places that were freed: on medium `journal` it makes their frees durable and
+  // writes the journal into the pool; else nothing. REQUIRES: the caller holds the places from
+  // before this call until after punch(). io: nothing may be punched.
+  Status settle_frees();
   // Gives the pages of [o, o + bytes) back. Their contents are undefined from then on. If the
   // result is not ok, nothing was done. If the file system cannot do it at all, may_punch() is
-  // false from now on. REQUIRES: the place has no owner, in every state that a crash may leave.
+  // false from now on. REQUIRES: the place has no owner, in every state that a crash may leave; a
+  // place that was freed is settled (settle_frees).
   Status punch(PoolOffset o, std::uint64_t bytes);
   // Reserves space for stores to [o, o + bytes), which may have holes. full: there is none.
   Status fill(PoolOffset o, std::uint64_t bytes);
@@ -216,8 +220,11 @@ class PoolFile final : public OfProcess {
   Consistency consistency() const { return consistency_; }
   // By this open; stored with the next change of the state.
   bool consistency_changes() const {
-    return static_cast<std::uint32_t>(consistency_) != super_.variant;
+    return static_cast<std::uint32_t>(consistency_) != (super_.variant & kVariantConsistency);
   }
+  // The pool's logged blocks have canaries (heap/guard.h).
+  bool canaries() const { return (super_.variant & kVariantCanaries) != 0; }
+  bool opened_to_read() const { return opened_to_read_; }
   // The medium that an open for writing takes with these options.
   Medium medium_to_write() const { return medium_to_write_; }
   // Whether a pool opened for writing keeps, after a power cut, what its fences promised (on medium
@@ -250,7 +257,8 @@ class PoolFile final : public OfProcess {
   PoolFile();
   void let_go() override;
   Status lock(bool exclusive, Report* report);
-  Status reserve_addresses(std::uint64_t size_max, Report* report);
+  // size_max 0: as many as may be, up to kAutomaticSizeMax.
+  Status reserve_addresses(std::uint64_t size_max, std::uint64_t least, Report* report);
   void choose_medium(const PoolOptions& options);
   Status choose_consistency(const PoolOptions& options, Report* report);
   std::string journal_path(const JournalOptions& options) const;

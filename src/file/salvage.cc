@@ -46,7 +46,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(
     f->was_clean_ = false;
   }
   const std::uint64_t mapped = round_up(file_bytes, kFrameBytes);
-  TENUTO_TRY(f->reserve_addresses(mapped, report));
+  TENUTO_TRY(f->reserve_addresses(mapped, mapped, report));
   // Private: the writes of recovery stay in memory, and only written pages cost any.
   void* p = ::mmap(f->base_, mapped, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, f->fd_, 0);

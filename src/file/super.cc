@@ -72,8 +72,9 @@ Status check_copy(const Superblock& s, std::string where, Report* report) {
     return fail(Status::wrong_version, report, "the pool was made for another cache line size",
                 std::move(where), std::to_string(kLineBytes), std::to_string(s.line_bytes));
   }
-  if (s.variant < static_cast<std::uint32_t>(Consistency::log) ||
-      s.variant > static_cast<std::uint32_t>(Consistency::internal)) {
+  const std::uint32_t variant = s.variant & ~kVariantCanaries;
+  if (variant < static_cast<std::uint32_t>(Consistency::log) ||
+      variant > static_cast<std::uint32_t>(Consistency::internal)) {
     return fail(Status::wrong_version, report,
                 "the pool has a consistency that this version does not know", std::move(where),
                 "1 to 3", std::to_string(s.variant));
@@ -137,7 +138,7 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
 
 void PoolFile::take_superblock(const Superblock& s) {
   super_ = s;
-  consistency_ = static_cast<Consistency>(s.variant);
+  consistency_ = static_cast<Consistency>(s.variant & kVariantConsistency);
   if (!is_old(s)) return;
   old_journal_ =
       s.state == static_cast<std::uint32_t>(PoolState::running) && word_at(s, kOldJournal) != 0;
@@ -155,7 +156,8 @@ Status PoolFile::set_state(PoolState state, Report* report) {
     TENUTO_TRY(journal_->finish(report));
   }
   super_.state = static_cast<std::uint32_t>(state);
-  super_.variant = static_cast<std::uint32_t>(consistency_);
+  super_.variant =
+      static_cast<std::uint32_t>(consistency_) | (super_.variant & ~kVariantConsistency);
   super_.journal_life_before = 0;
   TENUTO_TRY(put_superblock(report));
   if (clean && journal_ != nullptr) journal_->closed();

@@ -111,6 +111,10 @@ bool all_taken(const Bitfield& field, unsigned at, unsigned order) {
   return true;
 }
 
+bool none_taken(const Bitfield& field, unsigned at, unsigned order) {
+  return (load(field.words[at / 64]).raw & run_mask(at % 64, order)) == 0;
+}
+
 unsigned count_zeros(const Bitfield& field) {
   unsigned ones = 0;
   for (const Bits& w : field.words) ones += static_cast<unsigned>(std::popcount(load(w).raw));

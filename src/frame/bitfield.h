@@ -56,6 +56,9 @@ bool give_bits(Bitfield& field, unsigned at, unsigned order);
 // Whether all bits of [at, at + 2^order) are set.
 bool all_taken(const Bitfield& field, unsigned at, unsigned order);
 
+// Whether all bits of [at, at + 2^order) are clear. REQUIRES: order <= kOrderWord.
+bool none_taken(const Bitfield& field, unsigned at, unsigned order);
+
 // Free base frames.
 unsigned count_zeros(const Bitfield& field);
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <mutex>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "frame/bitfield.h"
@@ -13,6 +13,7 @@
 #include "frame/upper.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
+#include "pm/thread.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::frame {
@@ -24,6 +25,7 @@ struct Frames::State {
 
   pm::PoolFile& file;
   Upper upper;
+  Nodes nodes;
   std::vector<OwnedFrames> owned;  // one a zone, while recovering
   std::atomic<bool> has_records{false};
   std::mutex grow_mu;  // zones are appended one at a time
@@ -80,6 +82,7 @@ Status Frames::State::attach(std::size_t index, bool clean, Report* report) {
   const auto geometry = ZoneGeometry::of(entry, head_bytes_of(entry));
   if (!geometry) return bad("a zone has an impossible size");
   auto zone = std::make_unique<Zone>(file.base(), *geometry, static_cast<std::uint32_t>(index));
+  if (nodes.of_zone) zone->node = nodes.of_zone(entry, index);
   TENUTO_TRY(zone->lower.check(zone->index(), clean, report));
   if (!clean) zone->lower.recount();
   if (zone->use() == ZoneUse::records) {
@@ -97,13 +100,24 @@ Result<std::unique_ptr<Frames>> Frames::open(pm::PoolFile& file, bool clean, Rep
                 file.path());
   }
   std::unique_ptr<Frames> frames(new Frames());
-  frames->state_ = std::make_unique<State>(file, std::thread::hardware_concurrency());
+  frames->state_ = std::make_unique<State>(file, pm::cores());
   for (std::size_t i = 0; i < file.zone_count(); ++i) {
     const Status s = frames->state_->attach(i, clean, report);
     if (s != Status::ok) return name_file(s, file, report);
   }
   return frames;
 }
+
+void Frames::set_nodes(Nodes nodes) {
+  State& s = *state_;
+  s.nodes = std::move(nodes);
+  s.upper.set_nodes(s.nodes.nodes, s.nodes.cores);
+  for (std::uint32_t i = 0; i < s.upper.zone_count(); ++i) {
+    s.upper.zone(i).node = s.nodes.of_zone(s.file.zone(i), i);
+  }
+}
+
+unsigned Frames::node_of(FrameId frame) const { return state_->upper.node_of(frame); }
 
 Frames::Frames() = default;
 Frames::~Frames() = default;
@@ -121,10 +135,10 @@ Status Frames::add_zone(const pm::ZoneEntry& zone) {
 
 // --- use -----------------------------------------------------------------------------------------
 
-Result<FrameId> Frames::get(unsigned order, unsigned core, ZoneUse use) {
+Result<FrameId> Frames::get(unsigned order, unsigned core, ZoneUse use, unsigned node) {
   if (order > kOrderMax) return Status::invalid_argument;
   TENUTO_TRY(state_->file.writable());
-  return state_->upper.get(order, core, use);
+  return state_->upper.get(order, core, use, node);
 }
 
 ZoneUse Frames::use_of(FrameId frame) const {
@@ -142,11 +156,11 @@ Status Frames::put(FrameId frame, unsigned order, unsigned core) {
   return state_->upper.put(frame, order, core);
 }
 
-Result<FrameId> Frames::get_run(std::uint64_t count, unsigned /*core*/) {
+Result<FrameId> Frames::get_run(std::uint64_t count, unsigned /*core*/, unsigned node) {
   if (count == 0) return Status::invalid_argument;
   TENUTO_TRY(state_->file.writable());
   if (count > kZoneFramesMax / kHugeFrames) return Status::full;
-  return state_->upper.get_run(static_cast<std::uint32_t>(count));
+  return state_->upper.get_run(static_cast<std::uint32_t>(count), node);
 }
 
 Status Frames::put_run(FrameId frame, std::uint64_t count, unsigned /*core*/) {
@@ -173,6 +187,13 @@ bool Frames::taken(FrameId frame, unsigned order) const {
   if (frame.value % frames != 0) return false;
   Zone* zone = state_->upper.find(frame, frames);
   return zone != nullptr && zone->lower.taken(zone->relative(frame), order);
+}
+
+bool Frames::untaken(FrameId frame, unsigned order) const {
+  const std::uint64_t frames = std::uint64_t{1} << order;
+  if (order > kOrderWord || frame.value % frames != 0) return false;
+  Zone* zone = state_->upper.find(frame, frames);
+  return zone != nullptr && zone->lower.untaken(zone->relative(frame), order);
 }
 
 // --- recovery ------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "file/pool_file.h"
@@ -25,6 +26,7 @@
 namespace TENUTO_NS::frame {
 
 inline constexpr unsigned kOrderSlab = 4;  // 64 KiB
+inline constexpr unsigned kAnyNode = ~0u;
 
 struct FrameStats {
   std::uint64_t frames = 0;  // all frames of the pool
@@ -55,12 +57,24 @@ class Frames {
   static Result<std::unique_ptr<Frames>> open(pm::PoolFile& file, bool clean, Report* report);
   ~Frames();
 
-  // Takes a naturally aligned frame of the order, from a zone of this use. `core` picks the
-  // reservation (any number; it is reduced modulo the number of hardware threads). Flushes one
+  // NUMA: from now on each zone is on a node. `of_zone` is asked when a zone comes into service,
+  // first for all there are. A core c is on node c % nodes. REQUIRES: quiescent, nothing was taken.
+  struct Nodes {
+    unsigned nodes = 1;
+    unsigned cores = 1;  // so many have reservations of their own
+    std::function<unsigned(const pm::ZoneEntry&, std::size_t index)> of_zone = {};
+  };
+  void set_nodes(Nodes nodes);
+  // The node of any place in the pool. 0 unless set_nodes was called.
+  unsigned node_of(FrameId frame) const;
+
+  // Takes a naturally aligned frame of the order, from a zone of this use and node. `core` picks
+  // the reservation (any number; it is reduced modulo the number of hardware threads). Flushes one
   // line. full when no zone has such a frame (the heap then grows the file and calls add_zone);
   // read_only; invalid_argument for an order above kOrderMax. Lock-free, but before it returns full
   // it gives threads that are moving a reservation some time to finish (moves.h).
-  Result<FrameId> get(unsigned order, unsigned core, ZoneUse use = ZoneUse::any);
+  Result<FrameId> get(unsigned order, unsigned core, ZoneUse use = ZoneUse::any,
+                      unsigned node = kAnyNode);
   // Gives a frame back. Flushes one line. corrupt when it is not taken in this order (double free,
   // the pool's own frames), and then nothing changes; read_only; invalid_argument for an order
   // above kOrderMax.
@@ -71,11 +85,12 @@ class Frames {
   // Whether there is a zone of this use.
   bool has(ZoneUse use) const;
 
-  // Takes `count` huge frames in a row within one zone of ZoneUse::any, for objects above 2 MiB.
+  // Takes `count` huge frames in a row within one zone of ZoneUse::any, for objects above 2 MiB,
+  // on this node.
   // Lock-free; scans the children, highest run first. Flushes the children's lines. full when there
   // is no such run; read_only; invalid_argument when count == 0. put_run returns corrupt when the
   // run is not taken.
-  Result<FrameId> get_run(std::uint64_t count, unsigned core);
+  Result<FrameId> get_run(std::uint64_t count, unsigned core, unsigned node = kAnyNode);
   Status put_run(FrameId frame, std::uint64_t count, unsigned core);
   // Takes this huge frame. full when it is not free; invalid_argument when there is no such huge
   // frame; read_only. put_run gives it back.
@@ -94,6 +109,9 @@ class Frames {
   // Above: each of its huge frames is taken as a whole, not in pieces. False for the pool's own
   // frames.
   bool taken(FrameId frame, unsigned order) const;
+
+  // Whether a frame of this order, up to 6, is free now: get_at may take it.
+  bool untaken(FrameId frame, unsigned order) const;
 
   // Recovery by owners, after open(clean == false), without concurrent get and put. The layers
   // above name what they own, each piece as get or get_run returned it. end_recovery gives back all

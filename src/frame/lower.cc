@@ -177,6 +177,11 @@ bool Lower::taken(std::uint32_t frame, unsigned order) const {
   return run_taken(c, 1u << (order - kOrderHuge));
 }
 
+bool Lower::untaken(std::uint32_t frame, unsigned order) const {
+  const std::uint32_t c = frame / kHugeFrames;
+  return !child(c).whole() && none_taken(bitfields_[c], frame % kHugeFrames, order);
+}
+
 // --- runs of huge frames -------------------------------------------------------------------------
 
 bool Lower::get_run(std::uint32_t first, std::uint32_t count) {

@@ -79,6 +79,9 @@ class Lower {
   // set. Above: all its children are whole.
   bool taken(std::uint32_t frame, unsigned order) const;
 
+  // Whether no part of the frame is taken now. REQUIRES: order <= kOrderWord.
+  bool untaken(std::uint32_t frame, unsigned order) const;
+
   // The highest child that starts `count` free huge frames in a row, all below child `below`.
   Found find_run(std::uint32_t below, std::uint32_t count) const;
   // Takes or gives `count` huge frames from child `first`: all, flushed, or none (false).

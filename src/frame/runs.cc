@@ -59,8 +59,8 @@ void Upper::credit_run(const Zone& zone, std::uint32_t first, std::uint32_t coun
   });
 }
 
-Taken Upper::get_run_in(Zone& zone, std::uint32_t count, unsigned& moves) {
-  if (zone.use() != ZoneUse::any) return {};
+Taken Upper::get_run_in(Zone& zone, std::uint32_t count, unsigned node, unsigned& moves) {
+  if (zone.use() != ZoneUse::any || (node != ~0u && zone.node != node)) return {};
   std::uint32_t below = zone.geometry().children;
   while (const Found first = zone.lower.find_run(below, count)) {
     const Moves::Transit transit(moves_, moves);
@@ -74,11 +74,11 @@ Taken Upper::get_run_in(Zone& zone, std::uint32_t count, unsigned& moves) {
 }
 
 // Searches from the zone's end downwards, because small frames fill the trees from the other end.
-Result<FrameId> Upper::get_run(std::uint32_t count) {
+Result<FrameId> Upper::get_run(std::uint32_t count, unsigned node) {
   const Taken frame = moves_.until_quiet([&](unsigned& own) {
     Taken found;
     for (std::uint32_t z = 0; z < zone_count() && !found; ++z) {
-      found = get_run_in(*zones_[z], count, own);
+      found = get_run_in(*zones_[z], count, node, own);
     }
     return found;
   });

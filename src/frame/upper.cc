@@ -42,6 +42,17 @@ Zone* Upper::find(FrameId frame, std::uint64_t frames) const {
   return zone->inside(frame, frames) ? zone : nullptr;
 }
 
+void Upper::set_nodes(unsigned nodes, unsigned cores) {
+  nodes_ = nodes;
+  if (kSlotsOfCore * cores > slots_.size()) slots_ = std::vector<Slot>(kSlotsOfCore * cores);
+}
+
+unsigned Upper::node_of(FrameId frame) const {
+  std::uint32_t i = zone_count();
+  while (i > 1 && zones_[i - 1]->geometry().first_frame > frame.value) --i;
+  return i == 0 ? 0 : zones_[i - 1]->node;
+}
+
 // --- get -----------------------------------------------------------------------------------------
 
 Slot& Upper::slot_of(unsigned core, unsigned order, ZoneUse use) {
@@ -50,11 +61,11 @@ Slot& Upper::slot_of(unsigned core, unsigned order, ZoneUse use) {
   return slots_[kSlotsOfCore * (core < cores ? core : core % cores) + which];
 }
 
-Result<FrameId> Upper::get(unsigned order, unsigned core, ZoneUse use) {
-  Request first{slot_of(core, order, use), order, use};
+Result<FrameId> Upper::get(unsigned order, unsigned core, ZoneUse use, unsigned node) {
+  Request first{slot_of(core, order, use), order, use, node};
   if (const Taken frame = get_reserved(first)) return frame.id;
   const Taken frame = moves_.until_quiet([&](unsigned& own) {
-    Request request{first.slot, order, use};
+    Request request{first.slot, order, use, node};
     Taken found = get_elsewhere(request);
     // A thread with the same core number may have reserved a tree meanwhile.
     if (!found) found = get_reserved(request);
@@ -69,7 +80,10 @@ Result<FrameId> Upper::get(unsigned order, unsigned core, ZoneUse use) {
 Taken Upper::get_reserved(Request& request) {
   Reservation& word = request.slot.reservation;
   for (unsigned i = 0; i < kRefillsMax; ++i) {
-    const auto before = update(word, [&](Reservation r) { return r.take(request.frames()); });
+    const auto before = update(word, [&](Reservation r) {
+      const bool there = request.node == ~0u || zones_[r.zone()]->node == request.node;
+      return there ? r.take(request.frames()) : std::nullopt;
+    });
     if (!before) {
       if (!refill(request)) return {};
       continue;
@@ -92,7 +106,7 @@ Taken Upper::get_reserved(Request& request) {
 // the slot has no tree.
 bool Upper::refill(Request& request) {
   const Reservation now = load(request.slot.reservation);
-  if (!now.present()) return false;
+  if (!now.present() || !request.wants(*zones_[now.zone()])) return false;
   const TreeId id = now.tree();
   if (now.free() + load(tree(id)).free() < request.frames()) return false;
   const Moves::Transit transit(moves_, request.moves);
@@ -137,7 +151,7 @@ Taken Upper::get_elsewhere(Request& request) {
 
 Taken Upper::get_in_class(Request& request, Zone& zone, std::uint32_t begin, std::uint32_t end,
                           TreeClass which) {
-  if (zone.use() != request.use) return {};
+  if (!request.wants(zone)) return {};
   end = std::min(end, zone.trees());
   for (std::uint32_t t = begin; t < end; ++t) {
     if (!load(zone.tree(t)).reservable(which)) continue;
@@ -154,7 +168,7 @@ Taken Upper::steal(Request& request, Slot& victim) {
   const Reservation seen = load(victim.reservation);
   if (!seen.present()) return {};
   const TreeId id = seen.tree();
-  if (zones_[id.zone]->use() != request.use) return {};
+  if (!request.wants(*zones_[id.zone])) return {};
   if (seen.free() + load(tree(id)).free() < request.frames()) return {};
   const Moves::Transit transit(moves_, request.moves);
   const auto taken = update(victim.reservation, [=](Reservation r) { return r.drop(id); });
@@ -202,7 +216,9 @@ Status Upper::put(FrameId frame, unsigned order, unsigned core) {
   credit(id, frames);
   const FreeHistory history = load(slot.history).next(id);
   store(slot.history, history, std::memory_order_relaxed);
-  if (history.count() >= kReserveOnFree) reserve_freed(slot, id, at);
+  if (history.count() >= kReserveOnFree && (nodes_ == 1 || zone->node == core % nodes_)) {
+    reserve_freed(slot, id, at);
+  }
   return Status::ok;
 }
 

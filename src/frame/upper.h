@@ -54,10 +54,15 @@ class Upper {
   // Sets the counters of all trees from the children and drops all reservations. REQUIRES:
   // quiescent.
   void rebuild();
+  // NUMA. Reservations for more cores, and a core's frees reserve no tree of another node.
+  // REQUIRES: quiescent, and nothing is reserved.
+  void set_nodes(unsigned nodes, unsigned cores);
+  unsigned node_of(FrameId frame) const;
 
-  Result<FrameId> get(unsigned order, unsigned core, ZoneUse use = ZoneUse::any);
+  Result<FrameId> get(unsigned order, unsigned core, ZoneUse use = ZoneUse::any,
+                      unsigned node = ~0u);
   Status put(FrameId frame, unsigned order, unsigned core);
-  Result<FrameId> get_run(std::uint32_t count);
+  Result<FrameId> get_run(std::uint32_t count, unsigned node = ~0u);
   Status put_run(FrameId frame, std::uint32_t count);
   Status get_huge(FrameId frame);
   Status get_at(FrameId frame, unsigned order);
@@ -76,9 +81,13 @@ class Upper {
     Slot& slot;
     unsigned order;
     ZoneUse use;
+    unsigned node;  // or ~0u: any
     unsigned moves = 0;
 
     unsigned frames() const { return 1u << order; }
+    bool wants(const Zone& zone) const {
+      return zone.use() == use && (node == ~0u || zone.node == node);
+    }
   };
 
   Slot& slot_of(unsigned core, unsigned order, ZoneUse use);
@@ -97,7 +106,7 @@ class Upper {
   bool claim(TreeId id, unsigned frames);
   bool claim_run(const Zone& zone, std::uint32_t first, std::uint32_t count);
   void credit_run(const Zone& zone, std::uint32_t first, std::uint32_t count);
-  Taken get_run_in(Zone& zone, std::uint32_t count, unsigned& moves);
+  Taken get_run_in(Zone& zone, std::uint32_t count, unsigned node, unsigned& moves);
 
   Tree& tree(TreeId id) const { return zones_[id.zone]->tree(id.tree); }
 
@@ -106,6 +115,7 @@ class Upper {
   // Each is written once, before zone_count_ is raised.
   std::array<std::unique_ptr<Zone>, pm::kZonesMax> zones_;
   std::atomic<std::uint32_t> zone_count_ = 0;
+  unsigned nodes_ = 1;  // constant after open
   Moves moves_;
 };
 

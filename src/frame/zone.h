@@ -41,6 +41,7 @@ class Zone {
   void count_free();
 
   Lower lower;
+  unsigned node = 0;  // NUMA; constant when the zone is in service
 
  private:
   struct alignas(kLineBytes) TreeLine {

@@ -4,7 +4,9 @@
 #include <optional>
 #include <utility>
 
+#include "heap/guard.h"
 #include "heap/morph.h"
+#include "heap/wear.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
 
@@ -24,18 +26,27 @@ Result<unsigned> Arena::take(ClassId class_id, Kind kind, TakenBlock* out, unsig
   List& list = lists_[static_cast<unsigned>(kind)][class_id.value];
   unsigned got = 0;
   while (got < want) {
-    Slab* slab = list.head;
+    Slab* slab = wear_ == nullptr ? list.head : fresh_slab(list, class_id, kind);
     if (slab == nullptr) {
       if (got > 0) break;
       Status why = Status::full;
       if (kind == Kind::logged) slab = morphed_slab(class_id);
       if (slab == nullptr) slab = new_slab(class_id, kind, &why);
       if (slab == nullptr && kind == Kind::logged) got = take_old(class_id, out, want);
+      if (got > 0 && file_.canaries()) {
+        TENUTO_TRY(guard_taken(file_, nullptr, kClassBytes[class_id.value], {out, got}));
+      }
       if (got > 0) break;
       if (slab == nullptr) return why;
     }
+    if (!guard_header(file_, *slab)) return Status::corrupt;
     if (slab->empty()) list.empty -= 1;
-    got += slab->take(out + got, want - got);
+    const unsigned before = got;
+    got += wear_ == nullptr ? slab->take(out + got, want - got)
+                            : take_least_worn(*slab, out + got, want - got);
+    if (file_.canaries() && is_logged(kind)) {
+      TENUTO_TRY(guard_taken(file_, slab, slab->block_bytes, {out + before, got - before}));
+    }
     if (slab->free_count == 0) unlist(*slab);
     if (slab->sparse && !is_sparse(*slab)) unlist_sparse(*slab);
   }
@@ -46,6 +57,7 @@ void Arena::give(Slab& slab, const unsigned* indexes, std::size_t count) {
   const std::lock_guard lock(mu);
   Slab* const successor = slab.successor.load(std::memory_order_relaxed);
   Slab& now = successor != nullptr ? *successor : slab;
+  guard_header(file_, now);
   const bool was_empty = now.empty();
   for (std::size_t i = 0; i < count; ++i) {
     if (slab.is_free(indexes[i])) {  // freed twice: two references led to it
@@ -100,6 +112,13 @@ void Arena::spare_shadow(Slab& slab) {
   spares_of(slab.words()).spare.push_back(&slab);
 }
 
+// NUMA: where the slab is, and who owns it.
+void Arena::place(Slab& slab) const {
+  slab.owner = static_cast<std::uint8_t>(node);
+  if (on_one_node) return;
+  slab.node = static_cast<std::uint8_t>(frames_.frames().node_of(frame_of_offset(slab.offset)));
+}
+
 // A shadow that is being filled. Becomes spare again unless take() is called.
 class Arena::ShadowToFill {
  public:
@@ -139,9 +158,11 @@ Slab& Arena::morph(Slab& slab, const SlabShape& shape) {
   unlist_sparse(slab);
   if (slab.empty()) list_of(slab).empty -= 1;
   if (slab.listed) unlist(slab);
+  guard_header(file_, slab);
   write_shape(file_, slab, shape);
   Slab& now = shadow.take();
   attach_slab(now, file_, slab.offset, *slab.header, shape);
+  place(now);
   now.fill_free_all();
   if (shape.old) {
     join_parts(now, slab);
@@ -174,19 +195,22 @@ Slab& Arena::fresh_shadow(ClassId class_id) {
 }
 
 // REQUIRES: mu is held. Two fences, once a slab.
-Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
+Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why, const std::uint64_t* worn_max) {
   std::optional<ShadowToFill> shadow;  // before anything is written
   if (!TENUTO_PLANT("heap_slab_made_before_its_shadow")) shadow.emplace(*this, class_id);
   const auto use = kind == Kind::record ? frame::ZoneUse::records : frame::ZoneUse::any;
-  const Result<PoolOffset> frame = frames_.get(frame::kOrderSlab, core_, use);
+  const Result<PoolOffset> frame = worn_max != nullptr ? frames_.get_fresher(*worn_max, core_)
+                                                       : frames_.get(frame::kOrderSlab, core_, use);
   if (!frame) {
     *why = frame.error();
     return nullptr;
   }
   const SlabHeader header = format_slab(file_, *frame, class_id, kind);
+  if (wear_ != nullptr) wear_->wrote_header(*frame, 1 + header.stripes);
   if (!shadow) shadow.emplace(*this, class_id);
   Slab& slab = shadow->take();
   attach_slab(slab, file_, *frame, header, header.shape.shape());
+  place(slab);
   slab.kind = kind;
   slab.in_dram = slab.in_dram || is_derived(kind);
   slab.fill_free_all();
@@ -201,12 +225,14 @@ Slab& Arena::adopt(PoolOffset offset, const SlabHeader& header) {
   const SlabShape shape = header.shape.shape();
   Slab& slab = fresh_shadow({shape.now.class_id});
   attach_slab(slab, file_, offset, header, shape);
+  place(slab);
   const bool with_records =
       frames_.frames().use_of(frame_of_offset(offset)) == frame::ZoneUse::records;
   if (with_records && slab.kind == Kind::derived) slab.kind = Kind::record;
   if (shape.old && !TENUTO_PLANT("heap_recovery_ignores_old_part")) {
     Slab& old = fresh_shadow({shape.old.class_id});
     attach_slab(old, file_, offset, header, {shape.old, {}});
+    place(old);
     join_parts(slab, old);
   }
   pages_.set(offset, owner_of(slab), &slab);
@@ -285,10 +311,11 @@ void Arena::retire(Slab& slab) {
 
 // REQUIRES: the slab is in no list.
 void Arena::erase(Slab& slab) {
+  guard_header(file_, slab);
   pages_.clear(slab.offset);
   erase_slab(slab);
   fence("slab header erased", "its frame is given back");
-  frames_.put(slab.offset, frame::kOrderSlab, core_);
+  if (wear_ == nullptr || !rest_frame(slab)) frames_.put(slab.offset, frame::kOrderSlab, core_);
   spare_shadow(slab);
 }
 

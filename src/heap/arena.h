@@ -23,12 +23,13 @@ namespace TENUTO_NS::heap {
 class Arena {
  public:
   Arena(pm::PoolFile& file, FrameSource& frames, PageTable& pages, unsigned core,
-        double morph_occupancy)
+        double morph_occupancy, Wear* wear = nullptr)
       : file_(file),
         frames_(frames),
         pages_(pages),
         core_(core),
-        morph_occupancy_(morph_occupancy) {}
+        morph_occupancy_(morph_occupancy),
+        wear_(wear) {}
 
   // Takes up to `want` blocks of the class, and at least one unless the pool is full.
   Result<unsigned> take(ClassId class_id, Kind kind, TakenBlock* out, unsigned want);
@@ -66,7 +67,9 @@ class Arena {
     }
   }
 
-  pm::ShortLock mu;  // guards the lists here, and the fields of Slab that are marked so
+  unsigned node = 0;        // NUMA; constant after open
+  bool on_one_node = true;  // the pool, too
+  pm::ShortLock mu;         // guards the lists here, and the fields of Slab that are marked so
 
  private:
   struct List {
@@ -74,11 +77,17 @@ class Arena {
     Slab* tail = nullptr;
     unsigned empty = 0;  // of these, wholly free
   };
-  Slab* new_slab(ClassId class_id, Kind kind, Status* why);
+  // worn_max: only in a frame with at most so many lines, and without growth.
+  Slab* new_slab(ClassId class_id, Kind kind, Status* why, const std::uint64_t* worn_max = nullptr);
+  // arena_wear.cc
+  Slab* fresh_slab(List& list, ClassId class_id, Kind kind);
+  unsigned take_least_worn(Slab& slab, TakenBlock* out, unsigned want);
+  bool rest_frame(const Slab& slab);
   Slab* morphed_slab(ClassId class_id);
   Slab& morph(Slab& slab, const SlabShape& shape);
   Slab& fresh_shadow(ClassId class_id);
   void spare_shadow(Slab& slab);
+  void place(Slab& slab) const;
   class ShadowToFill;
   void list(Slab& slab);
   void list_last(Slab& slab);
@@ -102,6 +111,7 @@ class Arena {
   PageTable& pages_;
   const unsigned core_;
   const double morph_occupancy_;
+  Wear* const wear_;  // null without wear levelling
   // Guarded by mu.
   std::array<std::array<List, kClasses>, kKinds> lists_{};
   std::array<List, kClasses> old_parts_{};    // of morphed slabs, by the class of the old part

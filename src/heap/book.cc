@@ -318,11 +318,17 @@ BookStats Book::stats() const {
 // Quiescent: nothing is promised.
 Status Book::validate(Report* report) const {
   const std::lock_guard lock(mu_);
+  for (const BookPlace& place : segments_) {
+    const BookSegment& s = segment(place.at());
+    if (s.magic != kBookSegmentMagic || s.self != place.at().value)
+      return damaged(report, place.at(), "segment header changed");
+  }
   std::uint64_t extents = 0;
   for (const BookShadow* t = first_; t != nullptr; t = t->next) {
     const BookChunk& c = *chunk(t->at);
     const std::uint64_t next = t->next == nullptr ? 0 : t->next->at.value;
-    if (c.id != t->id || c.next != next) return damaged(report, t->at, "chunk header changed");
+    if (c.magic != kBookChunkMagic || c.self != t->at.value || c.id != t->id || c.next != next)
+      return damaged(report, t->at, "chunk header changed");
     unsigned bits = 0;
     for (unsigned i = 0; i < kBookChunkEntries; ++i) {
       if (!t->matter(i)) continue;

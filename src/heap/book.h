@@ -162,6 +162,9 @@ class Book {
   std::vector<PoolOffset> segments() const;
   BookStats stats() const;
   Status validate(Report* report) const;
+  // Restores headers of segments and chunks that were overwritten, turns the pool read-only then,
+  // and returns false (guard.h).
+  bool guard();
 
  private:
   BookHead& head() const { return *reinterpret_cast<BookHead*>(file_.head().heap); }

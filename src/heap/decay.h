@@ -4,14 +4,27 @@
 // of the extents.
 #pragma once
 
+#include <time.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "tenuto/persist.h"
 #include "tenuto/pool_options.h"
 
 namespace TENUTO_NS::heap {
+
+// The clock of the heap. In the traced build time stands still unless a test supplies a clock: runs
+// must repeat exactly.
+inline std::int64_t heap_clock_ms(const HeapOptions& o) {
+  if (o.clock_ms) return o.clock_ms();
+  if constexpr (kTraced) return 0;
+  timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+  return std::int64_t{t.tv_sec} * 1000 + t.tv_nsec / 1'000'000;
+}
 
 class Decay {
  public:

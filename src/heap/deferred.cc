@@ -82,12 +82,12 @@ void Heap::State::hand_over(LaneHeap& h) {
 }
 
 // To the lane's caches, or to the slabs.
-void Heap::State::give_deferred(DeferredBatch& batch, LaneHeap* to) {
+void Heap::State::give_deferred(DeferredBatch& batch, LaneHeap* to, LaneHeap& by) {
   std::uint64_t bytes = 0;
   const std::span<PoolOffset> blocks{batch.block.data(), batch.count};
   for (const PoolOffset block : blocks) bytes += slab_block(block).slab->block_bytes;
   deferred_bytes.fetch_sub(bytes, std::memory_order_relaxed);
-  if (to == nullptr) return give_to_slabs(blocks);
+  if (to == nullptr) return give_to_slabs(blocks, by);
   for (const PoolOffset block : blocks) give_back(*to, block);
 }
 
@@ -96,7 +96,7 @@ void Heap::State::free_durable(LaneHeap& h, unsigned batches) {
   for (unsigned i = 0; i < batches; ++i) {
     std::unique_ptr<DeferredBatch> batch = deferred.take(durable);
     if (batch == nullptr) return;
-    give_deferred(*batch, &h);
+    give_deferred(*batch, &h, h);
     deferred.recycle(std::move(batch));
   }
 }
@@ -104,10 +104,11 @@ void Heap::State::free_durable(LaneHeap& h, unsigned batches) {
 void Heap::State::free_deferred(LaneHeap& h) {
   if (!file.frees_wait()) return;
   hand_over(h);
-  if (file.sync() != Status::ok) return;
+  if (!deferred.any() || file.sync() != Status::ok) return;
   const std::uint64_t durable = file.durable_epoch();
   while (std::unique_ptr<DeferredBatch> batch = deferred.take(durable)) {
-    give_deferred(*batch, nullptr);
+    // Those of wear levelling have to rest.
+    give_deferred(*batch, wear != nullptr ? &h : nullptr, h);
     deferred.recycle(std::move(batch));
   }
 }

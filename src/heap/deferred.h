@@ -70,6 +70,7 @@ class DeferredFrees {
   // The oldest batch, if its epoch is not later than `durable`. Null: there is none. Cost without
   // one: a load.
   std::unique_ptr<DeferredBatch> take(std::uint64_t durable);
+  bool any() const { return oldest_stamp_.load(std::memory_order_relaxed) != kNone; }
 
  private:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};

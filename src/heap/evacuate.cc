@@ -169,9 +169,10 @@ bool Heap::State::abandon_evacuation() {
 
 void Heap::State::empty_derived_caches(LaneHeap& h) {
   h.evacuations = evacuations.load(std::memory_order_acquire);
+  if (h.numa != nullptr) flush_plain(h);
   for (const Kind kind : {Kind::derived, Kind::record}) {
     for (ClassCache& cache : h.caches[static_cast<unsigned>(kind)]) {
-      if (cache.count() != 0) spill(cache, true);
+      if (cache.count() != 0) spill(h, cache, true);
     }
   }
 }

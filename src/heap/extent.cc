@@ -10,7 +10,9 @@ namespace TENUTO_NS::heap {
 
 namespace {
 constexpr unsigned kShardsMax = 255;  // a byte names one
-}
+// With wear levelling a smaller pool has chunks of 2 MiB, so that slabs get more of it.
+constexpr std::uint64_t kSmallPoolBytes = 256u << 20;
+}  // namespace
 
 Extents::Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& options,
                  unsigned shards)
@@ -19,9 +21,9 @@ Extents::Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& opt
       options_(options),
       slots_(file.bytes_max()),
       book_(file, frames, slots_, options),
-      regions_(file.bytes_max() / kChunkBytes + 1),
-      halves_(std::make_unique<std::atomic<std::uint8_t>[]>(regions_)),
-      owner_(std::make_unique<std::atomic<std::uint8_t>[]>(regions_)) {
+      region_pages_(2 * (file.bytes_max() / kChunkBytes + 1)),
+      halves_(region_pages_.as<std::atomic<std::uint8_t>>()),
+      owner_(halves_ + (file.bytes_max() / kChunkBytes + 1)) {
   for (unsigned i = 0; i < std::min(shards, kShardsMax); ++i) {
     shards_.push_back(std::make_unique<Shard>(slots_, options, now_ms()));
   }
@@ -39,10 +41,11 @@ void Extents::add_free(Shard& shard, std::uint64_t frame, std::uint64_t frames, 
 }
 
 // Cuts the request out of a free extent. The rest stays free and keeps its age.
-std::uint64_t Extents::carve(Shard& shard, std::uint64_t from, const Fit& fit, Kind kind) {
+std::uint64_t Extents::carve(Shard& shard, std::uint64_t from, const Fit& fit, Kind kind,
+                             std::uint64_t at) {
   const ExtentWord w = slots_[from].get();
   const AgeOrder age = shard.free.remove(from);
-  const std::uint64_t at = round_up(from, fit.align);
+  if (at == 0) at = round_up(from, fit.align);
   const std::uint64_t end = at + fit.frames;
   const std::uint64_t behind = from + w.frames() - end;
   if (at > from) add_free(shard, from, at - from, age);
@@ -54,10 +57,13 @@ std::uint64_t Extents::carve(Shard& shard, std::uint64_t from, const Fit& fit, K
 
 // Takes 4 MiB if possible, else 2 MiB. If the other half of the region belongs to extents, both
 // halves become one chunk. Returns the free extent that contains the new half.
-Result<std::uint64_t> Extents::new_chunk(unsigned core, Shard*& shard, Lock& lock) {
-  unsigned order = frame::kOrderMax;
-  Result<PoolOffset> got = frames_.get_unfilled(order, core);
-  if (!got) {
+Result<std::uint64_t> Extents::new_chunk(unsigned core, Shard*& shard, Lock& lock,
+                                         const std::uint64_t* worn_max) {
+  const bool small = wear_ != nullptr && file_.bytes() < kSmallPoolBytes;
+  unsigned order = small ? frame::kOrderHuge : frame::kOrderMax;
+  Result<PoolOffset> got = worn_max != nullptr ? frames_.get_fresher_chunk(*worn_max, core, order)
+                                               : frames_.get_unfilled(order, core);
+  if (!got && worn_max == nullptr) {
     order = frame::kOrderHuge;
     got = frames_.get_unfilled(order, core);
   }
@@ -66,6 +72,8 @@ Result<std::uint64_t> Extents::new_chunk(unsigned core, Shard*& shard, Lock& loc
   if (!got) return got.error();
   const std::uint64_t first = frame_of_offset(*got).value;
   const std::uint64_t frames = std::uint64_t{1} << order;
+  // Each fill is a sync there. Without room for all of it, each extent is filled when it is taken.
+  if (file_.frees_wait()) static_cast<void>(frames_.fill(first, frames));
   const std::uint64_t region = first / kChunkFrames;
   unsigned halves = 0;
   for (std::uint64_t f = first; f < first + frames; f += kHugeFrames) {
@@ -83,10 +91,11 @@ Result<std::uint64_t> Extents::new_chunk(unsigned core, Shard*& shard, Lock& loc
   return put_free(*shard, first, frames);
 }
 
-std::uint64_t Extents::borrow(const Fit& fit, std::uint64_t from_frames, Shard*& shard,
-                              Lock& lock) {
-  for (const auto& other : shards_) {
-    if (other.get() == shard) continue;
+std::uint64_t Extents::borrow(const Fit& fit, std::uint64_t from_frames, unsigned node,
+                              Shard*& shard, Lock& lock) {
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    const auto& other = shards_[i];
+    if (other.get() == shard || (from_frames != 1 && i % nodes_ != node)) continue;
     Lock held(other->mu);
     if (other->free.frames_free() < from_frames) continue;
     const std::uint64_t from = other->free.best(fit.frames, fit.align);
@@ -101,20 +110,22 @@ std::uint64_t Extents::borrow(const Fit& fit, std::uint64_t from_frames, Shard*&
 Result<std::uint64_t> Extents::take_small(const Fit& fit, Kind kind, unsigned core) {
   Shard* shard = shards_[core % shards_.size()].get();
   Lock lock(shard->mu);
-  std::uint64_t from = shard->free.best(fit.frames, fit.align);
+  std::uint64_t from = wear_ == nullptr ? shard->free.best(fit.frames, fit.align)
+                                        : best_or_fresh(shard, lock, fit, core);
   if (from == 0) {
     lock.unlock();
-    from = borrow(fit, kLentFrom, shard, lock);
+    from = borrow(fit, kLentFrom, core % nodes_, shard, lock);
   }
   if (from == 0) {
     const Result<std::uint64_t> fresh = new_chunk(core, shard, lock);
     // A fresh chunk has a whole huge frame: room for every request.
     if (!fresh) shard = nullptr;
-    from = fresh ? *fresh : borrow(fit, 1, shard, lock);
+    from = fresh ? *fresh : borrow(fit, 1, core % nodes_, shard, lock);
     if (from == 0) return fresh.error();
   }
   const bool all_there = slots_[from].get().resident() == slots_[from].get().frames();
-  const std::uint64_t frame = carve(*shard, from, fit, kind);
+  const std::uint64_t at = wear_ == nullptr ? 0 : fresh_place(from, fit).at;
+  const std::uint64_t frame = carve(*shard, from, fit, kind, at);
   lock.unlock();
   if (all_there) [[likely]]
     return frame;
@@ -161,6 +172,7 @@ Result<Block> Extents::reserve(std::uint64_t bytes, Kind kind, unsigned core, st
   promised.book = nullptr;
   const PoolOffset o = offset_of_frame({*frame});
   const ExtentWord w = slots_[*frame].get();
+  if (wear_ != nullptr) wear_->took(o, w.frames() * kFrameBytes);
   if (kind == Kind::derived) {
     flush(book_.record(o, w.frames(), kind));
     change_state(o, ExtentState::live);
@@ -189,7 +201,12 @@ void Extents::change_state(PoolOffset o, ExtentState to) {
 bool Extents::cancel(PoolOffset o) {
   const ExtentWord w = slots_.find(o);
   if (!w.used() || !is_logged(w.kind())) return false;
-  if (w.state() == ExtentState::killed) return true;
+  return w.state() == ExtentState::killed || cancel_reserved(o);
+}
+
+bool Extents::cancel_reserved(PoolOffset o) {
+  const ExtentWord w = slots_.find(o);
+  if (!w.used() || !is_logged(w.kind())) return false;
   if (!move_state(o, ExtentState::reserved, ExtentState::killed)) return false;
   count_leaving(o, static_cast<std::int64_t>(w.frames()));
   book_.unpromise();
@@ -249,17 +266,21 @@ Result<Block> Extents::find(PoolOffset o, Kind kind, Wanted wanted) const {
 
 // --- giving back ---------------------------------------------------------------------------------
 
-void Extents::release(PoolOffset o, unsigned core) {
+void Extents::kill_derived(PoolOffset o) {
   const ExtentWord w = slots_.find(o);
-  if (w.kind() == Kind::derived) {
-    TENUTO_ASSERT(w.state() == ExtentState::live);
-    flush(book_.erase(o));
-    change_state(o, ExtentState::killed);
-    fence("extent tombstone", "extent is reused");
-  } else {
-    TENUTO_ASSERT(w.state() == ExtentState::killed);
-    count_leaving(o, -static_cast<std::int64_t>(w.frames()));
-  }
+  if (w.kind() != Kind::derived || w.state() == ExtentState::killed) return;
+  TENUTO_ASSERT(w.state() == ExtentState::live);
+  flush(book_.erase(o));
+  change_state(o, ExtentState::killed);
+  count_leaving(o, static_cast<std::int64_t>(w.frames()));
+  fence("extent tombstone", "extent is reused");
+}
+
+void Extents::release(PoolOffset o, unsigned core) {
+  kill_derived(o);
+  const ExtentWord w = slots_.find(o);
+  TENUTO_ASSERT(w.state() == ExtentState::killed);
+  count_leaving(o, -static_cast<std::int64_t>(w.frames()));
   if (w.kind() == Kind::typed) typed_.fetch_sub(1, std::memory_order_relaxed);
   const std::uint64_t frame = frame_of_offset(o).value;
   if (w.frames() <= kHugeFrames) {

@@ -40,7 +40,9 @@
 #include "heap/decay.h"
 #include "heap/free_extents.h"
 #include "heap/slots.h"
+#include "heap/wear.h"
 #include "pm/short_lock.h"
+#include "pm/zero_pages.h"
 
 namespace TENUTO_NS::heap {
 
@@ -65,6 +67,11 @@ struct ExtentStats {
 };
 
 class BlockMarks;
+
+struct ExtentAt {
+  PoolOffset begin;
+  ExtentWord word;
+};
 
 class Extents {
  public:
@@ -94,6 +101,11 @@ class Extents {
   // Makes the extent free. For a derived one it writes and fences the tombstone. A logged one
   // REQUIRES state killed, with a durable tombstone unless it was only reserved (cancel).
   void release(PoolOffset o, unsigned core);
+  // The first half of release: no crash finds the extent any more. A logged one is killed already.
+  void kill_derived(PoolOffset o);
+  // Wear levelling: counts what is handed out, and chooses places by it. Set once, before use.
+  void set_wear(Wear* wear) { wear_ = wear; }
+  bool any_typed() const { return typed_.load(std::memory_order_relaxed) != 0; }
   // Append an entry or a tombstone and return its word. The caller flushes the word.
   [[nodiscard]] const std::uint64_t& mark_allocated(PoolOffset o);
   [[nodiscard]] const std::uint64_t& mark_free(PoolOffset o);
@@ -105,12 +117,16 @@ class Extents {
   // Before the release of a logged extent: after it no thread finds the extent. True when the
   // extent was reserved, or was killed before.
   bool cancel(PoolOffset o);
+  bool cancel_reserved(PoolOffset o);  // only then
   Result<Block> find(PoolOffset o, Kind kind, Wanted wanted) const;
   // Whether an extent with a type is in use there.
   bool is_typed(PoolOffset o) const {
     const ExtentWord w = slots_.find(o);
     return w.used() && w.kind() == Kind::typed;
   }
+  // What contains o: an extent or huge object in use, or a free extent. not_found: none. The answer
+  // may be out of date. Cost: a step for each frame before o.
+  Result<ExtentAt> containing(PoolOffset o) const;
   bool shows_typed(PoolOffset o) const;          // is_typed, and allocated
   std::uint64_t& type_word(PoolOffset o) const;  // REQUIRES: is_typed
   // The first allocated extent or huge object of the type that starts in [from, end); null when
@@ -122,16 +138,20 @@ class Extents {
   ExtentStats stats() const;
   Status validate(Report* report) const;
 
+  // NUMA: shard n is of node n % nodes. After an open the first one of each node owns the regions
+  // there. Before open.
+  void set_nodes(unsigned nodes) { nodes_ = nodes; }
   // Called by operations now and then. Reads the clock, rarely.
   void tick(unsigned core);
   // Gives wholly free huge frames back to the frame allocator. Returns whether there were any.
   bool give_back_free();
-  // False: the system refused memory for the table of slots.
-  bool slots_are_there() const { return slots_.there(); }
+  // False: the system refused memory for the tables.
+  bool tables_are_there() const { return slots_.there() && region_pages_; }
   // Gives back everything that can be given back: the log's garbage and all pages of free extents.
   void trim();
   // Flushes the bookkeeping log for other threads, which may have flushed without a fence.
   void flush_log() const { book_.flush_list(); }
+  bool guard_log();  // Book::guard
   // For a clean close; nothing may be called afterwards. Gives back the frames that the next open
   // would not find, since open builds chunks from live extents only.
   void close(unsigned core);
@@ -167,8 +187,8 @@ class Extents {
     FreeExtents free;
     Decay decay;
     Taken taken;
-    // Of logged extents, by the owner of their region. A region may change hands meanwhile, so only
-    // the sums over all shards mean something.
+    // Of logged extents, and of derived ones that are killed, by the owner of their region. A
+    // region may change hands meanwhile, so only the sums over all shards mean something.
     std::atomic<std::uint64_t> live = 0;
     std::atomic<std::uint64_t> leaving_frames = 0;  // claimed or killed
     std::atomic<unsigned> looks = 0;  // operations since open, to read the clock seldom
@@ -179,13 +199,28 @@ class Extents {
   // --- extent.cc
   Result<std::uint64_t> take_small(const Fit& fit, Kind kind, unsigned core);
   Result<std::uint64_t> take_huge(std::uint64_t huge_frames, Kind kind, unsigned core);
-  std::uint64_t carve(Shard& shard, std::uint64_t from, const Fit& fit, Kind kind);
-  // A free extent for the request in any other shard, and that shard, locked; 0: none.
-  std::uint64_t borrow(const Fit& fit, std::uint64_t from_frames, Shard*& shard, Lock& lock);
+  // at 0: the first place that fits.
+  std::uint64_t carve(Shard& shard, std::uint64_t from, const Fit& fit, Kind kind,
+                      std::uint64_t at = 0);
+  // A free extent for the request in any other shard, and that shard, locked; 0: none. With
+  // from_frames above 1 only in shards of the node.
+  std::uint64_t borrow(const Fit& fit, std::uint64_t from_frames, unsigned node, Shard*& shard,
+                       Lock& lock);
   bool move_state(PoolOffset o, ExtentState from, ExtentState to);
   void change_state(PoolOffset o, ExtentState to);
-  // Locks the shard that owns the new chunk.
-  Result<std::uint64_t> new_chunk(unsigned core, Shard*& shard, Lock& lock);
+  // Locks the shard that owns the new chunk. worn_max: only in frames with at most so many lines
+  // for each 64 KiB, and without growth.
+  Result<std::uint64_t> new_chunk(unsigned core, Shard*& shard, Lock& lock,
+                                  const std::uint64_t* worn_max = nullptr);
+  // --- extent_wear.cc
+  struct Place {
+    std::uint64_t from = 0;  // the free extent; 0: none
+    std::uint64_t at = 0;    // the request's first frame in it
+    std::uint64_t worn = 0;  // lines of 64 KiB, by the mean of its frames
+  };
+  Place fresh_place(std::uint64_t from, const Fit& fit) const;
+  Place fresh_fit(const Shard& shard, const Fit& fit) const;
+  std::uint64_t best_or_fresh(Shard*& shard, Lock& lock, const Fit& fit, unsigned core);
   // REQUIRES for these: the lock of the shard is held, and it owns the region.
   enum class Age : std::uint8_t { young, old };
   std::uint64_t put_free(Shard& shard, std::uint64_t frame, std::uint64_t frames,
@@ -216,7 +251,13 @@ class Extents {
   // decay_ms is 0.
   enum class Patient : bool { no, yes };
   void purge(Shard& shard, Lock& lock, std::uint64_t want, Patient patient);
-  bool purge_oldest(Shard& shard, Lock& lock, std::uint64_t& want, Patient patient);
+  // A free extent that is held while its frames from `from` on, of which so many have pages, lose
+  // them.
+  struct Leaving {
+    std::uint64_t frame, frames, from, pages;
+  };
+  static constexpr std::size_t kHeldMax = 512;
+  Leaving hold_oldest(Shard& shard, std::uint64_t want);
   void give_back(Shard& shard, std::uint64_t frame);
   void give_back_whole(Shard& shard, std::uint64_t frame);
   std::int64_t now_ms() const;
@@ -225,7 +266,7 @@ class Extents {
   // Calls f(frame, word) for each extent in all chunks.
   template <class F>
   void for_each_extent(const F& f) const {
-    for (std::uint64_t region = 0; region < regions_; ++region) {
+    for (std::uint64_t region = 0; region < regions(); ++region) {
       const std::uint8_t halves = halves_of(region * kChunkFrames);
       for (std::uint64_t i = halves == 2 ? kHugeFrames : 0; i < frames_of_halves(halves);) {
         const ExtentWord w = slots_[region * kChunkFrames + i].get();
@@ -234,6 +275,7 @@ class Extents {
       }
     }
   }
+  std::uint64_t regions() const { return file_.bytes() / kChunkBytes + 1; }
   static std::uint64_t frames_of_halves(std::uint8_t halves) {
     return halves == 0 ? 0 : halves == 1 ? kHugeFrames : kChunkFrames;
   }
@@ -248,6 +290,7 @@ class Extents {
   pm::PoolFile& file_;
   FrameSource& frames_;
   const HeapOptions& options_;
+  Wear* wear_ = nullptr;
   Slots slots_;
   Book book_;
   std::atomic<std::uint64_t> typed_ = 0;  // in use or reserved
@@ -259,9 +302,10 @@ class Extents {
   // Of each 4-MiB region: bits of the halves in chunks, and who owns it if it has any. Changed
   // under regions_mu_.
   pm::ShortLock regions_mu_;
-  const std::uint64_t regions_;
-  std::unique_ptr<std::atomic<std::uint8_t>[]> halves_;
-  std::unique_ptr<std::atomic<std::uint8_t>[]> owner_;
+  const pm::ZeroPages region_pages_;
+  std::atomic<std::uint8_t>* const halves_;
+  std::atomic<std::uint8_t>* const owner_;
+  unsigned nodes_ = 1;
   mutable std::mutex huge_mu_;
   // Guarded by huge_mu_.
   std::map<std::uint64_t, std::uint64_t> huge_;  // first frame -> frames

@@ -4,10 +4,10 @@
 //   tombstone durable | extent is free | its pages are given back
 // release() takes care of the first step. The second happens only in this file. So no hole is
 // punched where the log could still have a live extent. An extent whose pages are being given back
-// is in no list and is not joined, so the system call needs no lock.
-#include <time.h>
-
+// is in no list and is not joined, so the system calls need no lock. On medium `journal` only trim
+// does it: each turn makes a checkpoint (PoolFile::settle_frees), for up to kHeldMax extents.
 #include <algorithm>
+#include <array>
 
 #include "heap/extent.h"
 #include "pm/assert.h"
@@ -21,14 +21,7 @@ constexpr std::uint64_t kPunchFramesLeast = 16;   // at once, if there are so ma
 constexpr unsigned kOperationsBetweenLooks = 64;  // between reads of the clock
 }  // namespace
 
-// In the traced build time stands still unless a test supplies a clock: runs must repeat exactly.
-std::int64_t Extents::now_ms() const {
-  if (options_.clock_ms) return options_.clock_ms();
-  if constexpr (kTraced) return 0;
-  timespec t{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-  return std::int64_t{t.tv_sec} * 1000 + t.tv_nsec / 1'000'000;
-}
+std::int64_t Extents::now_ms() const { return heap_clock_ms(options_); }
 
 // A lost update of the count only shifts the next look at the clock.
 void Extents::tick(unsigned core) {
@@ -41,7 +34,7 @@ void Extents::tick(unsigned core) {
 
 // One's own shard, and another one in turn: its threads may have stopped.
 void Extents::decay(unsigned core) {
-  if (!file_.may_punch()) return;
+  if (!file_.may_punch() || file_.frees_wait()) return;
   const std::int64_t now = now_ms();
   const auto decay_one = [&](unsigned i) {
     Shard& shard = *shards_[i % shards_.size()];
@@ -59,36 +52,48 @@ void Extents::decay(unsigned core) {
 }
 
 void Extents::purge(Shard& shard, Lock& lock, std::uint64_t want, Patient patient) {
+  std::array<Leaving, kHeldMax> held;
+  const std::size_t held_max = file_.frees_wait() ? kHeldMax : 1;
   while (want > 0 && shard.free.oldest() != 0) {
-    if (!purge_oldest(shard, lock, want, patient)) return;
+    std::size_t n = 0;
+    for (std::uint64_t left = want; left > 0 && n < held_max && shard.free.oldest() != 0; ++n) {
+      held[n] = hold_oldest(shard, left);
+      left -= std::min(left, held[n].pages);
+    }
+    lock.unlock();
+    const bool settled = file_.settle_frees() == Status::ok;
+    bool all = settled;
+    for (std::size_t i = 0; i < n && settled; ++i) {
+      const Leaving& e = held[i];
+      const Status s =
+          frames_.holes().punch(e.from, e.frame + e.frames - e.from, patient == Patient::yes);
+      all = all && s == Status::ok && e.pages > 0;
+      want -= std::min(want, e.pages);
+    }
+    lock.lock();
+    // The youngest first: each becomes the oldest, if it has pages still.
+    for (; n > 0; --n) {
+      slots_[held[n - 1].frame].set({});
+      give_back_whole(shard, put_free(shard, held[n - 1].frame, held[n - 1].frames, Age::old));
+    }
+    if (!all) return;  // else the next round would find the same extents
   }
 }
 
-// Gives back pages from the end of the oldest free extent: as many as wanted, or all that it has.
-bool Extents::purge_oldest(Shard& shard, Lock& lock, std::uint64_t& want, Patient patient) {
+// Takes the oldest free extent. As many pages from its end are to leave as are wanted, or all that
+// it has.
+Extents::Leaving Extents::hold_oldest(Shard& shard, std::uint64_t want) {
   const std::uint64_t frame = shard.free.oldest();
   const ExtentWord w = slots_[frame].get();
-  const std::uint64_t end = frame + w.frames();
   shard.free.remove(frame);
   slots_[frame].set(ExtentWord::make(ExtentState::busy, Kind::logged, w.frames()));
-  lock.unlock();
-
-  Holes& holes = frames_.holes();
+  Leaving e{frame, w.frames(), frame + w.frames(), 0};
   const std::uint64_t wanted = std::min(std::max(want, kPunchFramesLeast), w.resident());
-  std::uint64_t from = end;
-  std::uint64_t found = 0;
-  while (from > frame && (found < wanted || from % kPunchFramesLeast != 0)) {
-    from -= 1;
-    found += holes.is_hole(from) ? 0 : 1;
+  while (e.from > frame && (e.pages < wanted || e.from % kPunchFramesLeast != 0)) {
+    e.from -= 1;
+    e.pages += frames_.holes().is_hole(e.from) ? 0 : 1;
   }
-  const Status s = holes.punch(from, end - from, patient == Patient::yes);
-
-  lock.lock();
-  slots_[frame].set({});
-  const std::uint64_t now = put_free(shard, frame, w.frames(), Age::old);
-  give_back_whole(shard, now);
-  want -= std::min(want, found);
-  return s == Status::ok && found > 0;  // else the next round would find the same extent
+  return e;
 }
 
 void Extents::trim() {
@@ -150,7 +155,7 @@ void Extents::close(unsigned core) {
   const auto live = [](const ExtentWord& w) {
     return w.state() == ExtentState::live || w.state() == ExtentState::claimed;
   };
-  std::vector<std::uint8_t> used(regions_);
+  std::vector<std::uint8_t> used(regions());
   for_each_extent([&](std::uint64_t frame, const ExtentWord& w) {
     if (!live(w)) return;
     const std::uint64_t last = (frame + w.frames() - 1) / kHugeFrames;
@@ -158,7 +163,7 @@ void Extents::close(unsigned core) {
       used[h / 2] |= static_cast<std::uint8_t>(1u << (h % 2));
     }
   });
-  for (std::uint64_t h = 0; h < 2 * regions_; ++h) {
+  for (std::uint64_t h = 0; h < 2 * regions(); ++h) {
     const unsigned bit = 1u << (h % 2);
     if ((halves_[h / 2].load() & bit) == 0 || (used[h / 2] & bit) != 0) continue;
     frames_.put(offset_of_frame({h * kHugeFrames}), frame::kOrderHuge, core);

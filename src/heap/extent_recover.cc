@@ -158,6 +158,10 @@ Status Extents::build_chunks(Report* report) {
     }
     for (std::uint64_t h = frame / kHugeFrames; h <= (end_before - 1) / kHugeBytes; ++h) {
       halves_[h / 2].fetch_or(static_cast<std::uint8_t>(1u << (h % 2)));
+      if (nodes_ > 1) {
+        owner_[h / 2] =
+            static_cast<std::uint8_t>(frames_.frames().node_of(FrameId{h * kHugeFrames}));
+      }
     }
   }
   shards_.front()->live.store(logged, std::memory_order_relaxed);
@@ -195,7 +199,7 @@ Status Extents::own_frames(const std::function<Status(PoolOffset, std::uint64_t)
   }
   const auto locks = lock_all();
   const std::lock_guard huge(huge_mu_);
-  for (std::uint64_t h = 0; h < 2 * regions_; ++h) {
+  for (std::uint64_t h = 0; h < 2 * regions(); ++h) {
     const unsigned halves = halves_[h / 2].load();
     if ((halves >> (h % 2) & 1) == 0) continue;
     const bool second = h % 2 == 1 && halves == 3;
@@ -274,7 +278,7 @@ Status Extents::validate_chunks(std::uint64_t entries, Report* report) const {
     live += in_log ? 1 : 0;
     logged += is_logged(w.kind()) && w.state() == ExtentState::live ? 1 : 0;
     const bool goes = w.state() == ExtentState::claimed || w.state() == ExtentState::killed;
-    if (goes && is_logged(w.kind())) leaving += w.frames();
+    if (goes) leaving += w.frames();
     if (w.kind() != Kind::typed) return;
     typed += 1;
     if (in_log && type_word(offset_of_frame({frame})) == 0) bad(frame, "typed, without a type");

@@ -187,6 +187,25 @@ struct BookHead {
 };
 static_assert(pm::OnMedia<BookHead> && sizeof(BookHead) == sizeof(pm::HeadPage::heap));
 
+// --- wear levelling ------------------------------------------------------------------------------
+// The table of counts (wear_table.cc): an extent or huge object with this type. This head, then a
+// 32-bit count for each 4-KiB frame of the pool, from frame 0 on, then one for each 64 KiB. An
+// object of this type without a sound head is not ours.
+inline constexpr std::uint64_t kWearType = 0xd15c'1ea7'0001'7e40;
+inline constexpr std::uint64_t kWearMagic = 0x5241'4557'544e'54;  // "TNTWEAR" in the file
+
+struct WearHead {
+  std::uint64_t magic;
+  std::uint64_t pool_id;
+  std::uint64_t self;      // the table's offset
+  std::uint64_t sequence;  // of the tables of a pool; the highest is the latest
+  std::uint64_t frames;    // counts of frames
+  std::uint64_t zero[2];
+  std::uint32_t counts_crc;
+  std::uint32_t crc;  // of all before
+};
+static_assert(pm::OnMedia<WearHead> && sizeof(WearHead) == kLineBytes);
+
 // --- intents in a lane ---------------------------------------------------------------------------
 // A log line that names blocks, and the words that they are attached to or detached from.
 //   word 0        IntentHead

@@ -1,8 +1,19 @@
 #include "heap/frame_source.h"
 
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+
 #include "frame/format.h"
+#include "heap/numa.h"
+#include "pm/plant.h"
 
 namespace TENUTO_NS::heap {
+
+namespace {
+constexpr std::uint64_t kAnyWear = ~std::uint64_t{0};
+}  // namespace
 
 // The new zone is open to all threads at once. Those that come without the lock may empty it before
 // this one gets its part, so it grows again: each turn has served others, and the file's limit ends
@@ -38,8 +49,19 @@ bool FrameSource::make_record_zone() {
   return false;
 }
 
-Status FrameSource::grow(std::uint64_t huge_frames, frame::ZoneUse use) {
+void FrameSource::set_numa(Numa* numa) {
+  numa_ = numa;
+  // Its pages would be on the node of the thread that asks for them.
+  if (!numa->simulated()) large_.prepare_nothing();
+}
+
+Status FrameSource::grow(std::uint64_t huge_frames, frame::ZoneUse use, unsigned node) {
   if (!may_grow_.load(std::memory_order_relaxed)) return Status::full;
+  std::optional<Numa::Preferred> preferred;
+  if (node != frame::kAnyNode) {
+    numa_->plan(file_.zone_count(), node);
+    preferred.emplace(*numa_, node);
+  }
   const Result<pm::ZoneEntry> zone =
       file_.grow(frame::Frames::zone_bytes_for(huge_frames),
                  [&](const pm::ZoneEntry& z, std::uint64_t head_bytes) {
@@ -59,22 +81,105 @@ Status FrameSource::fill(std::uint64_t first, std::uint64_t frames) {
   return Status::ok;
 }
 
+// To fill a hole costs a sync of the pool file on medium `journal`. So a huge frame that is used in
+// pieces is filled at once, if there is room for it. Its other frames may have other owners, or
+// none, but a punch of them waits.
+void FrameSource::fill_around(std::uint64_t frame) {
+  const std::uint64_t first = round_down(frame, std::uint64_t{frame::kHugeFrames});
+  const std::uint64_t end =
+      std::min<std::uint64_t>(first + frame::kHugeFrames, file_.bytes() / kFrameBytes);
+  const auto stopped = holes_.try_to_stop_punches();
+  if (stopped.owns_lock()) static_cast<void>(fill(first, end - first));
+}
+
 Result<PoolOffset> FrameSource::get_unfilled(unsigned order, unsigned core, frame::ZoneUse use) {
-  return get_or_grow([&] { return frames_.get(order, core, use); }, std::uint64_t{1} << order, use);
+  const std::uint64_t frames = std::uint64_t{1} << order;
+  if (numa_ != nullptr && !TENUTO_PLANT("heap_numa_frames_of_any_node")) {
+    const auto get = [&](unsigned node) { return choose(order, core, use, node); };
+    Result<PoolOffset> near = get_near(get, frames, numa_->node_of_core(core), use);
+    if (near) return near;
+  }
+  const auto get = [&] { return choose(order, core, use, frame::kAnyNode); };
+  Result<PoolOffset> got = get_or_grow(get, frames, use);
+  if (numa_ != nullptr && got) numa_->frames_remote.fetch_add(frames, std::memory_order_relaxed);
+  return got;
+}
+
+// The least written free frame, if wear levelling chooses.
+Result<FrameId> FrameSource::choose(unsigned order, unsigned core, frame::ZoneUse use,
+                                    unsigned node) {
+  if (fresh_ != nullptr && use == frame::ZoneUse::any) {
+    std::optional<FrameId> f;
+    if (order == frame::kOrderSlab) f = fresh_->take_slab(kAnyWear, node);
+    if (order == frame::kOrderHuge) f = fresh_->take_huge(1, 1, kAnyWear, node);
+    if (order == frame::kOrderMax) f = fresh_->take_huge(2, 2, kAnyWear, node);
+    if (f) return *f;
+  }
+  return frames_.get(order, core, use, node);
+}
+
+Result<FrameId> FrameSource::choose_run(std::uint64_t huge_frames, unsigned core, unsigned node) {
+  if (fresh_ != nullptr) {
+    if (const auto f = fresh_->take_huge(huge_frames, 1, kAnyWear, node)) return *f;
+  }
+  return frames_.get_run(huge_frames, core, node);
+}
+
+Result<PoolOffset> FrameSource::get_fresher(std::uint64_t worn_max, unsigned core) {
+  const std::optional<FrameId> f = fresh_->take_slab(worn_max, node_of(core));
+  if (!f) return Status::full;
+  const PoolOffset o = offset_of_frame(*f);
+  const std::uint64_t frames = std::uint64_t{1} << frame::kOrderSlab;
+  if (file_.frees_wait()) fill_around(f->value);
+  const Status s = fill(f->value, frames);
+  if (s == Status::ok) {
+    large_.took(frames);
+    return o;
+  }
+  put(o, frame::kOrderSlab, core);
+  return s;
+}
+
+Result<PoolOffset> FrameSource::get_fresher_chunk(std::uint64_t worn_max, unsigned core,
+                                                  unsigned& order) {
+  order = frame::kOrderMax;
+  std::optional<FrameId> f = fresh_->take_huge(2, 2, worn_max, node_of(core));
+  if (!f) {
+    order = frame::kOrderHuge;
+    f = fresh_->take_huge(1, 1, worn_max, node_of(core));
+  }
+  if (!f) return Status::full;
+  large_.took(std::uint64_t{1} << order);
+  return offset_of_frame(*f);
+}
+
+unsigned FrameSource::node_of(unsigned core) const {
+  return numa_ == nullptr ? frame::kAnyNode : numa_->node_of_core(core);
 }
 
 Result<PoolOffset> FrameSource::get(unsigned order, unsigned core, frame::ZoneUse use) {
   Result<PoolOffset> got = get_unfilled(order, core, use);
   if (!got) return got;
-  const Status s = fill(frame_of_offset(*got).value, std::uint64_t{1} << order);
+  const std::uint64_t first = frame_of_offset(*got).value;
+  if (file_.frees_wait() && order < frame::kOrderHuge) fill_around(first);
+  const Status s = fill(first, std::uint64_t{1} << order);
   if (s == Status::ok) return got;
   put(*got, order, core);
   return s;
 }
 
 Result<PoolOffset> FrameSource::get_run(std::uint64_t huge_frames, unsigned core) {
-  Result<PoolOffset> got = get_or_grow([&] { return frames_.get_run(huge_frames, core); },
-                                       huge_frames * frame::kHugeFrames, frame::ZoneUse::any);
+  const std::uint64_t frames = huge_frames * frame::kHugeFrames;
+  Result<PoolOffset> got = Status::full;
+  if (numa_ != nullptr) {
+    const auto get = [&](unsigned node) { return choose_run(huge_frames, core, node); };
+    got = get_near(get, frames, numa_->node_of_core(core), frame::ZoneUse::any);
+  }
+  if (!got) {
+    const auto get = [&] { return choose_run(huge_frames, core, frame::kAnyNode); };
+    got = get_or_grow(get, frames, frame::ZoneUse::any);
+    if (numa_ != nullptr && got) numa_->frames_remote.fetch_add(frames, std::memory_order_relaxed);
+  }
   if (!got) return got;
   const Status s = fill(frame_of_offset(*got).value, huge_frames * frame::kHugeFrames);
   if (s == Status::ok) return got;
@@ -90,37 +195,75 @@ void FrameSource::put_run(PoolOffset o, std::uint64_t huge_frames, unsigned core
   given_back(o, frames_.put_run(frame_of_offset(o), huge_frames, core));
 }
 
-// Each frame is taken while its pages are given back, so that no other thread gets it. Nothing
-// names it, so nothing has to be durable before. Of a huge frame that is partly in use the free
-// 64-KiB frames lose their pages, too.
+// Frames that are held while their pages are given back, so that no other thread gets them. Nothing
+// names them: their frees are settled, and nothing else has to be durable before.
+class FrameSource::Held {
+ public:
+  explicit Held(FrameSource& from)
+      : from_(from), frames_max_(from.file_.frees_wait() ? kJournalFrames : frame::kHugeFrames) {}
+  ~Held() { punch(); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  // The caller has taken the frames, in pieces of `piece`. Neighbours become one.
+  void add(std::uint64_t first, std::uint64_t frames, std::uint64_t piece) {
+    Piece* last = count_ == 0 ? nullptr : &pieces_[count_ - 1];
+    if (last != nullptr && last->piece == piece && last->first + last->frames == first) {
+      last->frames += frames;
+    } else {
+      pieces_[count_++] = {first, frames, piece};
+    }
+    held_ += frames;
+    if (held_ >= frames_max_ || count_ == pieces_.size()) punch();
+  }
+
+ private:
+  struct Piece {
+    std::uint64_t first, frames, piece;
+  };
+
+  // If it fails, the pages stay.
+  void punch() {
+    if (count_ == 0) return;
+    const bool settled = from_.file_.settle_frees() == Status::ok;
+    for (const Piece& p : std::span(pieces_).first(count_)) {
+      if (settled) static_cast<void>(from_.holes_.punch(p.first, p.frames, true));
+      for (std::uint64_t f = p.first; f < p.first + p.frames; f += p.piece) give_back(f, p.piece);
+    }
+    count_ = 0;
+    held_ = 0;
+  }
+  void give_back(std::uint64_t f, std::uint64_t piece) {
+    if (piece == frame::kHugeFrames) return from_.put_run(offset_of_frame({f}), 1, 0);
+    from_.put(offset_of_frame({f}), frame::kOrderSlab, 0);
+  }
+
+  // Under a journal each turn makes a checkpoint, so it is for 256 MiB.
+  static constexpr std::uint64_t kJournalFrames = (256u << 20) / kFrameBytes;
+
+  FrameSource& from_;
+  const std::uint64_t frames_max_;
+  std::array<Piece, 512> pieces_;
+  std::size_t count_ = 0;
+  std::uint64_t held_ = 0;
+};
+
+// Of a huge frame that is partly in use the free 64-KiB frames lose their pages.
 void FrameSource::punch_free() {
   file_.drop_prepared();
-  constexpr std::uint64_t kFrames = frame::kHugeFrames;
-  for (std::uint64_t f = 0; f < file_.bytes() / kFrameBytes && file_.may_punch(); f += kFrames) {
-    if (holes_.count(f, kFrames) == kFrames) continue;
-    if (frames_.get_huge({f}) != Status::ok) {
-      punch_pieces(f, f + kFrames);
+  Held held(*this);
+  constexpr std::uint64_t kHuge = frame::kHugeFrames;
+  constexpr std::uint64_t kSlab = std::uint64_t{1} << frame::kOrderSlab;
+  for (std::uint64_t f = 0; f < file_.bytes() / kFrameBytes && file_.may_punch(); f += kHuge) {
+    if (holes_.count(f, kHuge) == kHuge) continue;
+    if (frames_.get_huge({f}) == Status::ok) {
+      held.add(f, kHuge, kHuge);
       continue;
     }
-    static_cast<void>(holes_.punch(f, kFrames, true));  // if it fails, the pages stay
-    put_run(offset_of_frame({f}), 1, 0);
-  }
-}
-
-// Punches neighbouring frames in one system call.
-void FrameSource::punch_pieces(std::uint64_t frame, std::uint64_t end) {
-  constexpr std::uint64_t kPiece = std::uint64_t{1} << frame::kOrderSlab;
-  const auto take = [&](std::uint64_t f) {
-    return f < end && holes_.count(f, kPiece) != kPiece &&
-           frames_.get_at({f}, frame::kOrderSlab) == Status::ok;
-  };
-  for (; frame < end; frame += kPiece) {
-    const std::uint64_t first = frame;
-    while (take(frame)) frame += kPiece;
-    if (frame == first) continue;
-    static_cast<void>(holes_.punch(first, frame - first, true));
-    for (std::uint64_t f = first; f < frame; f += kPiece) {
-      put(offset_of_frame({f}), frame::kOrderSlab, 0);
+    for (std::uint64_t piece = f; piece < f + kHuge; piece += kSlab) {
+      const bool free = holes_.count(piece, kSlab) != kSlab &&
+                        frames_.get_at({piece}, frame::kOrderSlab) == Status::ok;
+      if (free) held.add(piece, kSlab, kSlab);
     }
   }
 }

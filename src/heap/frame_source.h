@@ -10,11 +10,14 @@
 
 #include "file/pool_file.h"
 #include "frame/frames.h"
+#include "heap/fresh_frames.h"
 #include "heap/holes.h"
 #include "heap/large_pages.h"
 #include "tenuto/status.h"
 
 namespace TENUTO_NS::heap {
+
+class Numa;
 
 class FrameSource {
  public:
@@ -48,9 +51,20 @@ class FrameSource {
   void put(PoolOffset o, unsigned order, unsigned core);
   void put_run(PoolOffset o, std::uint64_t huge_frames, unsigned core);
 
+  // Wear levelling: who chooses free frames before the frame allocator does. Set once, before use.
+  void set_fresh(FreshFrames* fresh) { fresh_ = fresh; }
+  // A frame for a slab, or a chunk of two huge frames or one (`order` tells), with at most so many
+  // lines for each 64 KiB, on the core's node. Never grows the file. REQUIRES: set_fresh. full:
+  // there is none. The chunk's holes are not filled.
+  Result<PoolOffset> get_fresher(std::uint64_t worn_max, unsigned core);
+  Result<PoolOffset> get_fresher_chunk(std::uint64_t worn_max, unsigned core, unsigned& order);
+
   // `reclaim` gives frames back before the file grows, and returns whether it did. It is called
   // without the locks of this class. Set once, before use.
   void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
+
+  // NUMA: frames of the core's node first. Once, before use.
+  void set_numa(Numa* numa);
 
   // From now on the file does not grow: full, where it would.
   void end_growth() { may_grow_.store(false, std::memory_order_relaxed); }
@@ -65,22 +79,31 @@ class FrameSource {
   LargePages& large() { return large_; }
 
  private:
+  Result<FrameId> choose(unsigned order, unsigned core, frame::ZoneUse use, unsigned node);
+  Result<FrameId> choose_run(std::uint64_t huge_frames, unsigned core, unsigned node);
+  unsigned node_of(unsigned core) const;
   void given_back(PoolOffset o, Status s);
-  void punch_pieces(std::uint64_t frame, std::uint64_t end);
+  class Held;
+  void fill_around(std::uint64_t frame);
   template <class Get>
   Result<PoolOffset> get_or_grow(const Get& get, std::uint64_t frames, frame::ZoneUse use);
-  Status grow(std::uint64_t huge_frames, frame::ZoneUse use);
+  Status grow(std::uint64_t huge_frames, frame::ZoneUse use, unsigned node = frame::kAnyNode);
+  // numa.cc
+  Result<PoolOffset> get_near(const std::function<Result<FrameId>(unsigned)>& get,
+                              std::uint64_t frames, unsigned node, frame::ZoneUse use);
   bool make_record_zone();
 
   pm::PoolFile& file_;
   frame::Frames& frames_;
   Holes holes_;
   LargePages large_;
+  Numa* numa_ = nullptr;  // null: one node
   // More than any pool has if records need no zones of their own.
   const std::uint64_t record_zones_from_;
   std::atomic<std::uint64_t> refused_at_ = 0;  // the pool's bytes when it had no room for one
   std::atomic<bool> may_grow_{true};
   std::function<bool()> reclaim_;
+  FreshFrames* fresh_ = nullptr;
   std::mutex grow_mu_;
 };
 

@@ -64,6 +64,19 @@ class FreeExtents {
     }
   }
 
+  // The same until f returns false.
+  template <class F>
+  void for_some_from(std::uint64_t frames, const F& f) const {
+    for (const SizeLists* lists : {&reclaimed_, &retained_}) {
+      for (unsigned size = lists->size_from(frames); size <= kChunkFrames;
+           size = lists->size_from(size + 1)) {
+        for (std::uint64_t at = lists->first(size); at != 0; at = lists->next(at)) {
+          if (!f(at, size)) return;
+        }
+      }
+    }
+  }
+
   // The free extent that ends with this frame, which may be its only one; 0: none.
   std::uint64_t ending_at(std::uint64_t frame) const;
   bool is_free(std::uint64_t frame) const {

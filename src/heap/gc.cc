@@ -13,9 +13,10 @@
 // are allocated, and no others (reach.cc), large ones only if they have an entry, too.
 //
 // A freed block waits for a fence: if it were used again before D = 0 is durable, a crash could
-// leave D naming the block of its next owner. A malloc waits for nothing: until D is durable a
-// crash frees b. An entry is durable before D, or the block that D names would not be found. So is
-// a type, by which a filter reads the block.
+// leave D naming the block of its next owner. It waits for no other lane: no intent of one names
+// words of freed blocks, for that of a swap is retired before the swap returns. A malloc waits for
+// nothing: until D is durable a crash frees b. An entry is durable before D, or the block that D
+// names would not be found. So is a type, by which a filter reads the block.
 //
 // A swap keeps its intent: between two words without one, a block could be named by neither. It is
 // retired before the swap returns, for no later call of this variant would do it.
@@ -29,9 +30,10 @@
 
 namespace TENUTO_NS::heap {
 
-void Heap::State::note_unfenced(LaneHeap& h, const std::uint64_t& word, PoolOffset freed) {
+void Heap::State::note_unfenced(LaneHeap& h, const std::uint64_t& word, PoolOffset freed,
+                                const SlabBlock& at) {
   transient(&word, sizeof word);  // for now
-  h.unfenced[h.unfenced_count++] = {&word, freed};
+  h.unfenced[h.unfenced_count++] = {&word, freed, at};
   if (h.unfenced_count == h.unfenced.size() || file.journal() != nullptr) fence_words(h);
 }
 
@@ -45,13 +47,15 @@ void Heap::State::fence_words(LaneHeap& h) {
   fence("destinations of a lane", "its freed blocks are reused");
   const unsigned count = std::exchange(h.unfenced_count, 0);
   for (unsigned i = 0; i < count; ++i) {
-    if (h.unfenced[i].freed) retire(h, h.unfenced[i].freed);
+    const LaneHeap::Unfenced& u = h.unfenced[i];
+    if (u.freed) give_back(h, u.freed, u.at);
   }
 }
 
 template <class Word>
 void Heap::State::attach_gc(LaneHeap& h, const IntentElement& e) {
   if (e.slab != nullptr) [[likely]] {
+    if (h.numa != nullptr) h.numa->count(NumaAccess::state, e.slab->owner);
     e.slab->set_live(e.index);
     if (e.slab->reserved(e.index)) e.slab->clear_reserved(e.index);
   } else {
@@ -59,7 +63,7 @@ void Heap::State::attach_gc(LaneHeap& h, const IntentElement& e) {
     fence("entry of a large block", "a word names it");
   }
   const std::uint64_t& word = store_word<Word>(e, true);
-  if (!stores_persist) note_unfenced(h, word, {});
+  if (!stores_persist) note_unfenced(h, word, {}, {});
 }
 
 // REQUIRES: the block is claimed.
@@ -73,9 +77,10 @@ void Heap::State::detach_gc(LaneHeap& h, const IntentElement& e) {
     fence("tombstone of a large block", "the block is reused");
     retire(h, e.block);
   } else if (stores_persist || TENUTO_PLANT("heap_gc_block_reused_before_fence")) {
-    give_back(h, e.block, {e.slab, e.index});
+    give_back_at_once(h, e.block, {e.slab, e.index});
   } else {
-    note_unfenced(h, word, e.block);
+    if (h.numa != nullptr) h.numa->count(NumaAccess::state, e.slab->owner);
+    note_unfenced(h, word, e.block, {e.slab, e.index});
   }
 }
 
@@ -107,6 +112,12 @@ Status Heap::collect(PoolOffset root, const GarbageOptions& options, Reached& re
                   s.file.where({pm::kHeadPageOffset}, "roots"));
     }
   }
+  // Nothing leads to the counts of wear levelling.
+  s.extents.for_each_recovered([&](const BookRecord& r) {
+    const std::uint64_t bytes = r.frames * kFrameBytes - kTypeBytes;
+    const bool ours = r.kind == Kind::typed && s.is_wear_table(r.offset, bytes);
+    if (ours && !TENUTO_PLANT("heap_wear_table_is_garbage")) marks.set(r.offset);
+  });
   TENUTO_TRY(s.file.bad_pages(report));
   if (TENUTO_PLANT("heap_gc_forgets_what_is_reached")) return Status::ok;
   s.for_each_slab([&](Slab& slab) {

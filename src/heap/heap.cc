@@ -21,7 +21,9 @@ std::uint64_t record_zones_from(const HeapOptions& o) {
   constexpr std::uint64_t kLeast = 64u << 20;
   constexpr std::uint64_t kMemoryShare = 8;
   if (o.record_zones_from != 0) return o.record_zones_from;
-  return std::max(kLeast, pm::memory_limit() / kMemoryShare);
+  // Read once in a process: an open of a pool need not wait for the system's files.
+  static const std::uint64_t limit = pm::memory_limit();
+  return std::max(kLeast, limit / kMemoryShare);
 }
 }  // namespace
 
@@ -32,45 +34,23 @@ Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapO
     : options(o),
       gc(f.consistency() == Consistency::gc),
       internal(f.consistency() == Consistency::internal),
+      canary_bytes(f.canaries() ? kCanaryBytes : 0),
+      cached_end(f.canaries() ? 0 : kSmallBytesMax + 1),
+      frees_with_intent_only(!gc && !internal && !f.canaries()),
       stores_persist(f.medium() == Medium::cache || TENUTO_PLANT("heap_stores_persist_anywhere")),
       file(f),
       lanes(l),
+      numa(o.numa, f),
       pages(f.bytes_max()),
       frames(f, fr, record_zones_from(o)),
-      extents(f, frames, options, pm::cores()),
+      extents(f, frames, options, numa.cores()),
       lane_heaps(std::make_unique<std::atomic<LaneHeap*>[]>(kLanesMax)) {
-  for (unsigned i = 0; i < pm::cores(); ++i) {
-    arenas.push_back(std::make_unique<Arena>(f, frames, pages, i, o.morph_occupancy));
+  if (options.wear_levelling && !f.read_only()) begin_wear(fr);
+  for (unsigned i = 0; i < numa.cores(); ++i) {
+    arenas.push_back(std::make_unique<Arena>(f, frames, pages, i, o.morph_occupancy, wear.get()));
+    arenas.back()->node = numa.node_of_core(i);
+    arenas.back()->on_one_node = !numa.on();
   }
-}
-
-LaneHeap& Heap::State::make_lane_heap(pm::Lane& lane) {
-  std::atomic<LaneHeap*>& at = lane_heaps[lane.id.value];
-  auto fresh = std::make_unique<LaneHeap>();
-  fresh->lane = &lane;
-  fresh->core = lane.id.value % static_cast<unsigned>(arenas.size());
-  fresh->arena = arenas[fresh->core].get();
-  fresh->make_quarantine_room(2 * kQuarantineBatch);
-  if (stores_persist) fresh->dirty.turn_off();
-  if (file.frees_wait()) fresh->deferred = deferred.empty();
-  // Start above every sequence that the lane's lines contain.
-  for (std::size_t i = pm::kLaneRetiredLine; i < pm::kLaneUndoLine; ++i) {
-    const pm::LogLine& line = lane.lines[i];
-    const std::uint64_t said = i < pm::kLaneIntentLine ? line.word[0] : pm::log_sequence(line);
-    if (TENUTO_PLANT("heap_lane_sequence_starts_anew")) continue;
-    fresh->sequence = std::max(fresh->sequence, said);
-  }
-  fresh->durable = fresh->retiring = fresh->retired = fresh->sequence;
-  fresh->cleared.store(fresh->sequence, std::memory_order_relaxed);
-  LaneHeap* h = fresh.get();
-  {
-    const std::lock_guard lock(lane_heaps_mu);
-    lane_heaps_owned.push_back(std::move(fresh));
-    at.store(h, std::memory_order_release);
-    const std::size_t end = lane_heaps_end.load(std::memory_order_relaxed);
-    lane_heaps_end.store(std::max(end, std::size_t{lane.id.value} + 1), std::memory_order_release);
-  }
-  return *h;
 }
 
 SlabBlock Heap::State::old_block(Slab& slab, const OldPart& old, PoolOffset o) {
@@ -105,16 +85,12 @@ Result<Block> Heap::State::reserve_in(LaneHeap& h, std::uint64_t bytes, Kind kin
                                       std::uint64_t align, bool near) {
   if (bytes > file.bytes_max()) return Status::too_large;
   if (!std::has_single_bit(align) || align > kHugeBytes) return Status::invalid_argument;
-  const ClassId class_id = class_of(bytes, align);
-  if (class_id == kNoClass) {
-    if (kind == Kind::typed) bytes += kTypeBytes;
-    bytes = std::max(bytes, align);
-    align = std::max(align, kFrameBytes);
-    Result<Block> block = extents.reserve(bytes, kind, h.core, align);
-    if (block || block.error() != Status::full) return block;
-    scavenge(h);
-    return extents.reserve(bytes, kind, h.core, align);
+  if (canary_bytes != 0 && is_logged(kind)) {
+    align = align_beside_canary(bytes, align);
+    bytes += canary_bytes;
   }
+  const ClassId class_id = class_of(bytes, align);
+  if (class_id == kNoClass) return reserve_extent(h, bytes, kind, align);
   make_way(h);
   ClassCache& cache = h.caches[static_cast<unsigned>(kind)][class_id.value];
   PoolOffset block = near ? cache.take_near() : cache.take();
@@ -122,6 +98,9 @@ Result<Block> Heap::State::reserve_in(LaneHeap& h, std::uint64_t bytes, Kind kin
     Result<PoolOffset> got = refill(h, cache, class_id, kind);
     if (!got && got.error() == Status::full) {
       scavenge(h);
+      got = refill(h, cache, class_id, kind);
+    }
+    while (!got && got.error() == Status::full && wear != nullptr && force_rests(h)) {
       got = refill(h, cache, class_id, kind);
     }
     if (!got && got.error() == Status::full && abandon_evacuation()) {
@@ -133,28 +112,55 @@ Result<Block> Heap::State::reserve_in(LaneHeap& h, std::uint64_t bytes, Kind kin
   return Block{block, kClassBytes[class_id.value]};
 }
 
+Result<Block> Heap::State::reserve_extent(LaneHeap& h, std::uint64_t bytes, Kind kind,
+                                          std::uint64_t align) {
+  if (kind == Kind::typed) bytes += kTypeBytes;
+  bytes = std::max(bytes, align);
+  align = std::max(align, kFrameBytes);
+  if (wear != nullptr) end_rests(h);
+  Result<Block> block = extents.reserve(bytes, kind, h.core, align);
+  if (!block && block.error() == Status::full) {
+    scavenge(h);
+    block = extents.reserve(bytes, kind, h.core, align);
+  }
+  while (!block && block.error() == Status::full && wear != nullptr && force_rests(h)) {
+    block = extents.reserve(bytes, kind, h.core, align);
+  }
+  if (block && canary_bytes != 0 && is_logged(kind)) write_canary_of_extent(*block);
+  return block;
+}
+
 Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId class_id,
                                        Kind kind) {
   extents.tick(h.core);
+  if (h.numa != nullptr) {
+    look_where_now_and_then(h);
+    take_inbox(h);
+    if (cache.count() != 0) return cache.take();
+  }
+  if (wear != nullptr) end_rests(h);
   if (kind == Kind::record) {
     free_durable(h, kBatchesBeforeGrowth);
     if (cache.count() != 0) return cache.take();
   }
   const SlabGeometry g = slab_geometry(kClassBytes[class_id.value], file.superblock().stripes);
-  if (!cache.ready()) cache.init(class_id, g.stripes);
+  if (!cache.ready()) cache.init(class_id, cache_stripes(kind, g.stripes));
   std::array<TakenBlock, 64> blocks;
   const unsigned want = std::min<unsigned>(blocks.size(), std::max(1u, cache.capacity() / 2));
   const Result<unsigned> got = h.arena->take(class_id, kind, blocks.data(), want);
   if (!got) return got.error();
+  if (h.numa != nullptr) h.numa->count(NumaAccess::slabs, h.arena->node, kLinesOfGive + *got / 64);
   for (unsigned i = *got; i > 0; --i) {
     TakenBlock& b = blocks[i - 1];
-    if (!cache.put(b.offset, b.stripe)) give_to_slabs({&b.offset, 1});
+    const unsigned stripe = cache.stripes() == 1 ? 0 : b.stripe;
+    if (!cache.put(b.offset, stripe)) give_unused({&b.offset, 1}, h);
   }
   return cache.take();  // from the stripe whose turn it is
 }
 
 void Heap::State::give_back(LaneHeap& h, PoolOffset block, const SlabBlock& b) {
   const auto [slab, index] = b;
+  if (wear != nullptr && give_to_rest(h, block, b)) return;
   if (slab == nullptr) {
     extents.release(block, h.core);
     return;
@@ -166,15 +172,23 @@ void Heap::State::give_back(LaneHeap& h, PoolOffset block, const SlabBlock& b) {
     slab->arena->give(*slab, &index, 1);
     return;
   }
+  if (h.numa != nullptr && slab->owner != h.numa->node) [[unlikely]] {
+    if (!TENUTO_PLANT("heap_numa_caches_keep_blocks_of_other_nodes"))
+      return give_remote(h, block, b);
+  }
+  if (wear != nullptr) [[unlikely]]  // no memory for its rest
+    return slab->arena->give(*slab, &index, 1);
   ClassCache& cache = h.caches[static_cast<unsigned>(slab->kind)][slab->class_id.value];
   if (!cache.ready()) [[unlikely]] {
-    const auto ready = [&, s = slab] { cache.init(s->class_id, s->stripes); };
+    const auto ready = [&, s = slab] {
+      cache.init(s->class_id, cache_stripes(s->kind, s->stripes));
+    };
     if (!pm::had_memory(ready)) return slab->arena->give(*slab, &index, 1);
   }
-  const unsigned stripe = slab->stripe_of(index);
+  const unsigned stripe = cache.stripes() == 1 ? 0 : slab->stripe_of(index);
   if (cache.put(block, stripe)) [[likely]]
     return;
-  spill(cache, false);
+  spill(h, cache, false);
   const bool fits = cache.put(block, stripe);
   TENUTO_ASSERT(fits);
 }
@@ -187,12 +201,12 @@ void Heap::State::put_back(LaneHeap& h, PoolOffset block) {
   give_back(h, block);
 }
 
-void Heap::State::spill(ClassCache& cache, bool all) {
+void Heap::State::spill(LaneHeap& h, ClassCache& cache, bool all) {
   std::array<PoolOffset, ClassCache::kMost> blocks;
-  give_to_slabs({blocks.data(), cache.spill(blocks.data(), all)});
+  give_unused({blocks.data(), cache.spill(blocks.data(), all)}, h);
 }
 
-void Heap::State::give_to_slabs(std::span<PoolOffset> blocks) {
+void Heap::State::give_to_slabs(std::span<PoolOffset> blocks, LaneHeap& h) {
   // Blocks that were freed in order come in runs of one slab. Only others are worth a sort.
   constexpr std::size_t kRun = 8;
   const auto unit = [](PoolOffset o) { return o.value / kSlabBytes; };
@@ -213,18 +227,21 @@ void Heap::State::give_to_slabs(std::span<PoolOffset> blocks) {
       b = whole ? SlabBlock{&slab, slab.index_of(blocks[i])} : slab_block(blocks[i]);
     }
     slab.arena->give(slab, indexes.data(), n);
+    if (h.numa != nullptr)
+      h.numa->count(NumaAccess::slabs, slab.owner, kLinesOfGive - 1 + (n + 7) / 8);
   }
 }
 
 void Heap::State::empty_caches(LaneHeap& h) {
   for (auto& kind : h.caches) {
     for (ClassCache& cache : kind) {
-      if (cache.count() != 0) spill(cache, true);
+      if (cache.count() != 0) spill(h, cache, true);
     }
   }
 }
 
 void Heap::State::scavenge(LaneHeap& h) {
+  collect_recorded(h);
   drain_limbo(h);
   lanes.for_each_idle([this](pm::Lane& lane) {
     LaneHeap* idle = lane_heaps[lane.id.value].load(std::memory_order_acquire);
@@ -235,6 +252,7 @@ void Heap::State::scavenge(LaneHeap& h) {
   });
   free_deferred(h);
   empty_quarantine(h);  // again: some blocks may have waited for an idle lane
+  collect_recorded(h);  // and what that gave to other nodes
   empty_caches(h);
   for (const auto& arena : arenas) arena->trim();
   extents.give_back_free();
@@ -270,6 +288,7 @@ void Heap::prepare_thread() { static_cast<void>(state_->mine()); }
 // they were read, but a reference can look right and lead nowhere.
 void Heap::release(PoolOffset block) {
   LaneHeap& h = state_->mine();
+  if (h.numa != nullptr) state_->look_where_now_and_then(h);
   bool derived = false;
   bool sound = false;
   const SlabBlock b = state_->slab_block(block);
@@ -278,7 +297,7 @@ void Heap::release(PoolOffset block) {
     sound = b.index != kNoBlock && (derived || !b.slab->live(b.index));
     if (sound && !derived) b.slab->clear_reserved(b.index);
   } else {
-    derived = state_->extents.find(block, Kind::derived, Wanted::not_free).has_value();
+    derived = state_->extents.find(block, Kind::derived, Wanted::in_use).has_value();
     sound = derived || state_->extents.cancel(block);
   }
   if (!sound) {
@@ -327,7 +346,7 @@ const std::uint64_t& Heap::mark_free(PoolOffset block) {
 
 Result<PoolOffset> Heap::take_log_frame() {
   TENUTO_TRY(state_->file.writable());
-  return state_->frames.get(frame::kOrderSlab, 0);
+  return state_->frames.get(frame::kOrderSlab, state_->numa.on() ? state_->mine().core : 0);
 }
 
 void Heap::put_log_frame(PoolOffset frame) { state_->frames.put(frame, frame::kOrderSlab, 0); }
@@ -343,7 +362,7 @@ Status Heap::own_log_frame(PoolOffset frame, Report* report) {
 }
 
 std::uint64_t Heap::usable_size(PoolOffset block) const {
-  if (const Result<Block> b = find_allocated(block)) return b->bytes;
+  if (const Result<Block> b = find_allocated(block)) return usable(*b);
   if (const Result<Block> b = find_taken(block, Kind::derived)) return b->bytes;
   return 0;
 }
@@ -357,7 +376,7 @@ Result<Block> Heap::find_taken(PoolOffset block, Kind kind) const {
       return Block{block, slab.block_bytes};
     }
     const std::lock_guard lock(slab.arena->mu);
-    if (slab.is_free(b.index)) return Status::not_found;
+    if (slab.is_free(b.index) || slab.reserved(b.index)) return Status::not_found;
     return Block{block, slab.block_bytes};
   }
   return state_->extents.find(block, kind, Wanted::in_use);
@@ -368,6 +387,7 @@ void Heap::start_large_pages() { state_->frames.large().start(); }
 void Heap::trim() {
   State& s = *state_;
   if (s.file.writable() != Status::ok) return;
+  if (s.wear != nullptr) s.end_all_due_rests(s.mine());
   s.scavenge(s.mine());
   s.extents.trim();
   s.frames.punch_free();

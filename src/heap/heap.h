@@ -60,6 +60,14 @@ struct HeapStats {
   std::uint64_t book_fast_gcs = 0;  // since open
   std::uint64_t book_slow_gcs = 0;
   std::uint64_t book_segments_given_back = 0;
+  std::uint64_t wear_frames = 0;
+  std::uint64_t wear_lines = 0;
+  std::uint64_t wear_max = 0;
+  std::uint64_t wear_bits_lines = 0;
+  std::uint64_t wear_bits_max = 0;
+  std::uint64_t wear_rested = 0;
+  std::uint64_t wear_forced = 0;
+  std::uint64_t wear_tables = 0;
 };
 
 struct Evacuation {
@@ -72,6 +80,7 @@ struct Evacuation {
 Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align, bool typed = false);
 
 class BlockMarks;
+struct Place;
 
 class Heap {
  public:
@@ -116,6 +125,8 @@ class Heap {
   // once. REQUIRES: the block was reserved; or it is derived and nothing durable names it any more;
   // or it is logged, mark_free was called and a fence followed.
   void release(PoolOffset block);
+  // Gives a reserved block back. invalid_argument: it is not reserved. corrupt: see check_canary.
+  Status cancel(PoolOffset block);
   // Makes dest point to a reserved logged block: the second half of malloc_to.
   template <PointerWord W>
   Status publish(const Block& block, W& dest);
@@ -212,8 +223,21 @@ class Heap {
   // Afterwards only the destructor may be called.
   Status close();
 
+  // --- overwritten memory (guard.h) --------------------------------------------------------------
+  // Compares the headers, and in a quiescent pool without open transactions the bits, with DRAM.
+  // False: something was overwritten; it was restored and flushed, and the pool is read-only.
+  bool guard(bool quiescent);
+  // ok, or corrupt: the block was overwritten behind its end, and the pool is read-only now. Cost
+  // without canaries: one load. REQUIRES: `block` is from find_allocated or find_taken.
+  Status check_canary(const Block& block);
+  // What the user may use of a logged block, whose `bytes` include the canary.
+  std::uint64_t usable(const Block& block) const;
+  // As block_bytes above, for this pool: without the canary.
+  Result<std::uint64_t> usable_bytes(std::uint64_t bytes, std::uint64_t align, bool typed) const;
+
   // --- introspection -----------------------------------------------------------------------------
   std::uint64_t usable_size(PoolOffset block) const;  // 0: no allocated block starts there
+  Place look(PoolOffset o) const;                     // what is there (place.h). Any thread
   // The block of the kind that starts there and is allocated or reserved, but not being freed. A
   // derived one may also be in a cache: call for_each first, which empties the caches.
   Result<Block> find_taken(PoolOffset block, Kind kind) const;
@@ -221,6 +245,9 @@ class Heap {
   // kind. Quiescent.
   void for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f);
   HeapStats stats() const;
+  NumaStats numa_stats() const;
+  // The object with the counts of wear levelling, which is the heap's own; null: there is none.
+  PoolOffset wear_table() const;
   Status validate(Report* report);
 
  private:

@@ -7,15 +7,20 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "heap/arena.h"
 #include "heap/extent.h"
 #include "heap/frame_source.h"
+#include "heap/guard.h"
 #include "heap/heap.h"
 #include "heap/lane_heap.h"
+#include "heap/numa.h"
 #include "heap/page_table.h"
+#include "heap/place.h"
+#include "heap/wear.h"
 
 namespace TENUTO_NS::heap {
 
@@ -27,15 +32,25 @@ struct Heap::State {
   const HeapOptions options;
   const bool gc;        // Consistency::gc (gc.cc)
   const bool internal;  // Consistency::internal (internal.cc)
+  // At the end of each logged block; 0: none (guard.h).
+  const std::uint64_t canary_bytes;
+  // Requests below it may be served by take_cached.
+  const std::uint64_t cached_end;
+  // Neither gc nor internal nor canaries.
+  const bool frees_with_intent_only;
   // Medium cache: a crash keeps a prefix of each thread's stores, flushed or not (malloc.cc).
   const bool stores_persist;
   pm::PoolFile& file;
   pm::Lanes& lanes;
+  Numa numa;
   PageTable pages;
   FrameSource frames;
+  std::unique_ptr<Wear> wear;  // null without wear levelling (wear.h)
+  std::unique_ptr<FreshFrames> fresh_frames;
   Extents extents;
   std::vector<std::unique_ptr<Arena>> arenas;
   DeferredFrees deferred;
+  RemoteFrees remote;
   std::atomic<std::uint64_t> deferred_bytes = 0;         // of blocks, also in lanes' batches
   std::unique_ptr<std::atomic<LaneHeap*>[]> lane_heaps;  // by lane id
   std::atomic<std::size_t> lane_heaps_end = 0;           // no id >= this has one
@@ -62,8 +77,8 @@ struct Heap::State {
   Result<Block> reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align = 16,
                         bool near = false);
   // A logged block from the lane's cache, without alignment. A null offset: reserve() finds one.
-  [[gnu::always_inline]] static Block take_cached(LaneHeap& h, std::uint64_t bytes, bool near) {
-    if (bytes > kSmallBytesMax) return {};
+  [[gnu::always_inline]] Block take_cached(LaneHeap& h, std::uint64_t bytes, bool near) const {
+    if (bytes >= cached_end) return {};
     const ClassId c = class_of(bytes);
     ClassCache& cache = h.caches[static_cast<unsigned>(Kind::logged)][c.value];
     return {near ? cache.take_near() : cache.take(), kClassBytes[c.value]};
@@ -71,10 +86,37 @@ struct Heap::State {
   Result<PoolOffset> refill(LaneHeap& h, ClassCache& cache, ClassId class_id, Kind kind);
   Result<Block> reserve_in(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align,
                            bool near);
+  Result<Block> reserve_extent(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align);
+  // --- heap_wear.cc
+  void begin_wear(frame::Frames& of);  // once, before use
+  // REQUIRES for these: there is wear levelling.
+  // Instead of the lane's cache, and of the free extents. False: it is free at once.
+  bool rest(unsigned core, PoolOffset block, const SlabBlock& b);
+  // NUMA: false also for a block that is recorded for its node. It rests there.
+  bool give_to_rest(LaneHeap& h, PoolOffset block, const SlabBlock& b);
+  // Ends the rest of what rested long enough, of the lane's core and of another one of its node.
+  void end_rests(LaneHeap& h);
+  void end_due_rests(LaneHeap& h, unsigned core);
+  void end_all_due_rests(LaneHeap& h);
+  // For a full pool: ends that of what rests longest, on all cores. False: nothing rests.
+  bool force_rests(LaneHeap& h);
+  void end_all_rests();  // for a close
+  void end_rest(const Resting* r, std::size_t n, LaneHeap& h);
+  void give_unused(std::span<PoolOffset> blocks, LaneHeap& h);  // also without
+  // wear_table.cc
+  void write_wear_table(unsigned core);
+  void read_wear_tables();
+  PoolOffset next_wear_table(PoolOffset from) const;
+  bool is_wear_table(PoolOffset o, std::uint64_t bytes) const;
+  std::optional<WearCounts> wear_table_at(PoolOffset o) const;  // REQUIRES: is_wear_table
+  void put_wear_table(unsigned core);
+  void drop_wear_table(unsigned core, PoolOffset o, bool rests);
+  void add_wear(HeapStats& s, PoolOffset table) const;
+
   // --- deferred frees of records (deferred.h)
   void defer(LaneHeap& h, const SlabBlock& b, PoolOffset block);
   void hand_over(LaneHeap& h);
-  void give_deferred(DeferredBatch& batch, LaneHeap* to);
+  void give_deferred(DeferredBatch& batch, LaneHeap* to, LaneHeap& by);
   // Frees what is durable: up to `batches` to the lane's caches.
   void free_durable(LaneHeap& h, unsigned batches);
   // Syncs, and frees all but the batches of lanes that other threads use.
@@ -84,10 +126,20 @@ struct Heap::State {
   // To the lane's cache, or to the slab when the cache is full. Extents become free extents.
   void give_back(LaneHeap& h, PoolOffset block) { give_back(h, block, slab_block(block)); }
   void give_back(LaneHeap& h, PoolOffset block, const SlabBlock& b);
+  // Of a block whose free nothing waits for (medium cache).
+  void give_back_at_once(LaneHeap& h, PoolOffset block, const SlabBlock& b) {
+    if (!numa.on()) return give_back(h, block, b);
+    retire(h, block);  // another lane's recorded free may name a word in it
+  }
   // The same for a logged block that was reserved and never published.
   void put_back(LaneHeap& h, PoolOffset block);
-  void give_to_slabs(std::span<PoolOffset> blocks);
-  void spill(ClassCache& cache, bool all);
+  void give_to_slabs(std::span<PoolOffset> blocks, LaneHeap& h);
+  // Lists of a lane's cache. To go round the stripes serves bits that each call flushes.
+  unsigned cache_stripes(Kind kind, unsigned stripes) const {
+    const bool flushed = is_logged(kind) && !gc && !stores_persist;
+    return flushed ? stripes : 1;
+  }
+  void spill(LaneHeap& h, ClassCache& cache, bool all);
   void empty_caches(LaneHeap& h);
   std::uint64_t cached_bytes(Kind kind) const;
   // Empties the lane's caches of derived blocks if an evacuation has begun since the last call.
@@ -117,6 +169,51 @@ struct Heap::State {
     return is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->clear_live(b.index);
   }
   void unclaim(PoolOffset block);
+
+  // --- numa.cc
+  void use_nodes();
+  void join_node(LaneHeap& h, unsigned node);
+  void look_where(LaneHeap& h);
+  // REQUIRES: h.numa.
+  void look_where_now_and_then(LaneHeap& h) {
+    constexpr unsigned kLooksBetween = 64;  // times that a thread needed blocks, or freed far ones
+    LaneNuma& n = *h.numa;
+    if (n.holders != h.lane->holders || ++n.looks % kLooksBetween == 0) look_where(h);
+  }
+
+  // --- remote.cc, remote_free.cc
+  // Lines of an arena that a give of one block touches: its lock, the slab's counters, a word of
+  // free bits. More blocks of the slab touch more words.
+  static constexpr unsigned kLinesOfGive = 3;
+  struct Direct;
+  void give_remote(LaneHeap& h, PoolOffset block, const SlabBlock& b);
+  void hand_over(LaneHeap& h, RemoteBatch* batch);
+  void take_batch(LaneHeap& h, RemoteBatch& batch);
+  void take_inbox(LaneHeap& h);
+  void take_inboxes(LaneHeap& by);
+  void flush_recorded(LaneHeap& of, LaneHeap& by);
+  void flush_plain(LaneHeap& h);
+  void collect_recorded(LaneHeap& h);
+  void collect_all_recorded();
+  void end_recording();
+  RemoteBatch* make_logged_batch(LaneHeap& h);
+  RemoteBatch* logged_batch(LaneHeap& h, unsigned node, RemoteBatch*& full);
+  std::optional<Status> free_remote(PtrWord& dest);
+  void clear_recorded(LaneHeap& h, RemoteBatch& batch);
+  struct Waiting {
+    std::uint64_t held_bytes = 0;
+    std::uint64_t held_blocks = 0;
+    std::uint64_t derived_bytes = 0;
+  };
+  Waiting recorded_waiting() const;
+  template <class F>
+  void for_each_lane_numa(const F& f) const {
+    const std::size_t end = lane_heaps_end.load(std::memory_order_acquire);
+    for (std::size_t id = 0; numa.on() && id < end; ++id) {
+      const LaneHeap* h = lane_heaps[id].load(std::memory_order_acquire);
+      if (h != nullptr) f(*h->numa);
+    }
+  }
 
   // --- intent.cc
   // The lane's fence. It flushes the lane's dirty lines first.
@@ -168,6 +265,7 @@ struct Heap::State {
   void attach_one(LaneHeap& h, const IntentElement& e, std::uint64_t type = 0);
   template <class Word>
   void attach(LaneHeap& h, const IntentElement* e, std::size_t n);
+  bool holds(const IntentElement& e) const;
   template <class Word>
   Status detach_one(LaneHeap& h, const IntentElement& e);
   template <class Word>
@@ -206,7 +304,7 @@ struct Heap::State {
   void attach_gc(LaneHeap& h, const IntentElement& e);
   template <class Word>
   void detach_gc(LaneHeap& h, const IntentElement& e);
-  void note_unfenced(LaneHeap& h, const std::uint64_t& word, PoolOffset freed);
+  void note_unfenced(LaneHeap& h, const std::uint64_t& word, PoolOffset freed, const SlabBlock& at);
   void fence_words(LaneHeap& h);
 
   // --- internal.cc
@@ -214,6 +312,16 @@ struct Heap::State {
   void attach_internal(LaneHeap& h, const IntentElement* e, std::size_t n);
   template <class Word>
   void detach_internal(LaneHeap& h, const IntentElement* e, std::size_t n);
+
+  // --- guard.cc, place.cc
+  Status check_canary(PoolOffset block, std::uint64_t bytes);
+  void write_canary_of_extent(const Block& block) const;
+  Overflow overflow_at(PoolOffset block, std::uint64_t bytes) const;
+  Status validate_canaries(const Slab& slab, Report* report) const;
+  Status validate_canaries(Report* report) const;
+  bool guard_slab(const Slab& slab);
+  bool behind_objects(const Slab& slab) const;
+  Place look_at_frames(PoolOffset o);
 
   // --- reach.cc
   struct Tracer;
@@ -229,8 +337,9 @@ struct Heap::State {
   Status find_slabs(unsigned threads, Report* report);
   Status mark(PoolOffset block, Report* report);
   bool in_large_pages(std::span<const PoolOffset> slabs);
+  Arena& arena_for(PoolOffset slab, std::size_t turn);
   bool adopt_slab(PoolOffset o, bool mapped, Arena& arena);  // false: there is none
-  static void close_slab(Slab& slab);
+  bool close_slab(Slab& slab);
   // For recovery, while no block is held yet: the block in the part whose block size is `bytes`,
   // and the block in each part.
   SlabBlock slab_block(PoolOffset o, std::uint64_t bytes) const;

@@ -28,6 +28,7 @@ std::size_t Heap::State::write_intents(LaneHeap& h, IntentOp op, const IntentEle
     std::uint64_t words[7];
     const std::size_t count = pack_intent(words, op, h.retiring, e + done, n - done);
     h.write_line(op, words, e + done, count, !stores_persist);
+    if (h.numa != nullptr) h.numa->count(NumaAccess::log, h.lane->node);
     done += count;
     if (TENUTO_PLANT("heap_batch_fits_one_line")) return n;
   }
@@ -110,7 +111,8 @@ void Heap::State::retire_intents_naming(LaneHeap& h, PoolOffset dest) {
 // on media, but only the next open uses it. That takes more blocks that wait for other lanes than
 // there was ever room for.
 void Heap::State::retire(LaneHeap& h, PoolOffset block) {
-  if (stores_persist) return give_back(h, block);
+  // With recorded frees (remote.h) words are pending also where stores persist.
+  if (stores_persist && !numa.on()) return give_back(h, block);
   const std::size_t n = h.quarantine.size();
   if (h.quarantine_full() && !pm::had_memory([&] { h.make_quarantine_room(2 * n); })) {
     empty_quarantine(h);

@@ -29,6 +29,7 @@
 #include "heap/arena.h"
 #include "heap/deferred.h"
 #include "heap/intent_line.h"
+#include "heap/remote.h"
 #include "heap/tcache.h"
 #include "pm/dirty_lines.h"
 #include "pm/plant.h"
@@ -72,6 +73,8 @@ struct LaneHeap {
 
   std::uint64_t evacuations = 0;  // how many this lane has seen
 
+  std::unique_ptr<LaneNuma> numa;  // null: one node
+
   // Sequences are never used twice in a lane.
   std::uint64_t sequence = 0;
   std::uint64_t durable = 0;
@@ -96,6 +99,7 @@ struct LaneHeap {
   struct Unfenced {
     const std::uint64_t* word = nullptr;
     PoolOffset freed;  // 0: the word was attached
+    SlabBlock at;      // of the freed block
   };
   static constexpr std::size_t kUnfencedMost = 64;
   unsigned unfenced_count = 0;
@@ -154,6 +158,14 @@ struct LaneHeap {
     durable = retired = sequence;
     next_line = oldest_line;
     live_lines = 0;
+  }
+  // Of a lane that is the ring of a batch (remote.h): all its intents are retired.
+  void end_all() {
+    durable = retired = sequence;
+    cleared.store(sequence, std::memory_order_release);
+    oldest_line = next_line;
+    live_lines = 0;
+    pending_mask.store(0, std::memory_order_release);
   }
   // Takes the intents that are retired off the ring. Calls f(block) for each that they freed.
   template <class F>

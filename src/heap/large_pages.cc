@@ -115,7 +115,7 @@ void LargePages::run() {
 
 // Each look sets when the next one is due, and does so first: a growth meanwhile asks for another.
 void LargePages::prepare() {
-  if (!due_.exchange(false, std::memory_order_relaxed)) return;
+  if (!prepares_ || !due_.exchange(false, std::memory_order_relaxed)) return;
   const std::uint64_t growth = file_.growth_bytes();
   const std::uint64_t least = growth / 2;
   const std::uint64_t free = frames_.stats().frames_free * kFrameBytes;

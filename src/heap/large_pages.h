@@ -57,6 +57,8 @@ class LargePages {
   void look();                        // a huge frame has no holes any more
   void grown() { look_for_space(); }  // the pool has a new zone
   void stop();  // waits for the thread, and gives back what is prepared; final
+  // NUMA: no space is prepared for the next growth. Before start.
+  void prepare_nothing() { prepares_ = false; }
   // Frames were taken. Cost: one atomic addition.
   void took(std::uint64_t frames) {
     const auto n = static_cast<std::int64_t>(frames);
@@ -82,6 +84,7 @@ class LargePages {
   std::atomic<std::int64_t> until_look_;
   std::atomic<bool> due_ = false;  // it is time
   // Only the thread uses these.
+  bool prepares_ = true;
   const pm::ZeroPages tries_pages_;
   std::uint8_t* const tries_;  // refused joins of each huge frame
   const pm::ZeroPages rests_pages_;

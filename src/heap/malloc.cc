@@ -93,6 +93,10 @@ void Heap::State::store_bits(LaneHeap& h, const IntentElement* e, std::size_t n,
       if (b.slab->reserved(b.index)) b.slab->clear_reserved(b.index);
     }
     const BitPlace place = b.slab->place(b.index);
+    if (h.numa != nullptr) {
+      h.numa->count(NumaAccess::state, b.slab->owner);
+      if (&place.word != word) h.numa->count(NumaAccess::bits, b.slab->node);
+    }
     if (&place.word != word) {
       store();
       word = &place.word;
@@ -145,7 +149,7 @@ void Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n) {
     end_intents(h);
     if (stores_persist || TENUTO_PLANT("heap_free_without_limbo")) {
       for (std::size_t i = 0; i < done; ++i) {
-        give_back(h, e[i].block, {e[i].slab, e[i].index});
+        give_back_at_once(h, e[i].block, {e[i].slab, e[i].index});
       }
     }
     e += done;
@@ -221,6 +225,7 @@ Status Heap::State::free_many(const Words<Word>& dests) {
   all.resize(dests.count());
   for (std::size_t i = 0; i < all.size(); ++i) {
     Status s = find_from(dests[i], all[i]);
+    if (s == Status::ok) s = check_canary(all[i].block, all[i].bytes);
     if (s == Status::ok && !claim(all[i].block, {all[i].slab, all[i].index}))
       s = Status::invalid_argument;  // in the batch twice
     if (s == Status::ok) continue;
@@ -246,6 +251,9 @@ Status Heap::free_many(const Words<W>& dests) {
   return state_->free_many(dests);
 }
 
+template void Heap::State::store_words<PtrWord>(LaneHeap&, const IntentElement*, std::size_t, bool);
+template void Heap::State::store_words<VPtrWord>(LaneHeap&, const IntentElement*, std::size_t,
+                                                 bool);
 template Status Heap::malloc_many(const Sizes&, const Words<PtrWord>&, const AllocOptions&);
 template Status Heap::malloc_many(const Sizes&, const Words<VPtrWord>&, const AllocOptions&);
 template Status Heap::free_many(const Words<PtrWord>&);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "heap/guard.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
 
@@ -89,6 +90,9 @@ void write_shape(pm::PoolFile& file, const Slab& slab, const SlabShape& shape) {
   if (early) publish(lines->shape, said);
   if (!TENUTO_PLANT("heap_morph_stripes_not_zeroed")) {
     zero_flush(lines + shape.now.first_line, stripes * kLineBytes);
+  }
+  if (!shape.old && file.canaries() && !TENUTO_PLANT("heap_slab_cut_anew_without_canaries")) {
+    write_canaries(file, grid_of(slab, shape.now, file.superblock().stripes));
   }
   fence("empty stripes of the new part", "slab shape");
   if (!early && !late) publish(lines->shape, said);

@@ -17,6 +17,8 @@ template <IntentOp kOp>
   std::uint64_t words[7];
   pack_one(words, kOp, h.retiring, e, type);
   h.write_line(kOp, words, &e, 1, !stores_persist);
+  if (h.numa != nullptr) [[unlikely]]
+    h.numa->count(NumaAccess::log, h.lane->node);
 }
 
 // Stores the bit of one block, or its entry in the bookkeeping log.
@@ -34,6 +36,10 @@ template <bool kOn>
   if (kOn) {
     b.slab->set_live(b.index);
     if (b.slab->reserved(b.index)) b.slab->clear_reserved(b.index);
+  }
+  if (h.numa != nullptr) [[unlikely]] {
+    h.numa->count(NumaAccess::state, b.slab->owner);
+    h.numa->count(NumaAccess::bits, b.slab->node);
   }
   h.dirty.add(b.slab->store_persistent(b.index, kOn));
 }
@@ -64,6 +70,13 @@ template <class Word>
   }
 }
 
+// NUMA: the word still leads to the block. A thread of another node may have freed it, and such a
+// free claims its block later (remote_free.cc).
+inline bool Heap::State::holds(const IntentElement& e) const {
+  const auto& word = *file.at<std::uint64_t>(e.dest);
+  return PtrWord::decode(&word, __atomic_load_n(&word, __ATOMIC_ACQUIRE)) == file.at<void>(e.block);
+}
+
 // REQUIRES: the word points to the block. The block is claimed after the fence, to wait less. If
 // that fails, another thread has won the race.
 template <class Word>
@@ -80,10 +93,14 @@ template <class Word>
   fence_lane(h, kVersioned ? "versioned free intent" : "free intent",
              "destination and bit cleared");
   if (!claimed && !claim(e.block, b)) return forget_intent(h);
+  if (h.numa != nullptr && !kVersioned && !holds(e)) [[unlikely]] {
+    unclaim(e.block);
+    return forget_intent(h);
+  }
   if (!early) store_bit<false>(h, e);
   h.dirty.add(store_word<Word>(e, false));
   end_intents(h);
-  if (stores_persist || TENUTO_PLANT("heap_free_without_limbo")) give_back(h, e.block, b);
+  if (stores_persist || TENUTO_PLANT("heap_free_without_limbo")) give_back_at_once(h, e.block, b);
   return Status::ok;
 }
 
@@ -165,8 +182,16 @@ Result<Block> Heap::State::find_allocated(PoolOffset block, const SlabBlock& b) 
 template <class Word>
 [[gnu::always_inline]] inline Status Heap::State::free_one(Word& dest) {
   TENUTO_TRY(file.writable());
+  if constexpr (std::is_same_v<Word, PtrWord>) {
+    if (numa.on()) [[unlikely]] {
+      if (const std::optional<Status> s = free_remote(dest)) return *s;
+    }
+  }
   IntentElement e;
   TENUTO_TRY(find_from(dest, e));
+  if (frees_with_intent_only) [[likely]]
+    return detach_one<Word>(mine(), e);
+  TENUTO_TRY(check_canary(e.block, e.bytes));
   if (!gc && !internal) return detach_one<Word>(mine(), e);
   if (!claim(e.block, {e.slab, e.index})) return Status::invalid_argument;
   if (gc) {

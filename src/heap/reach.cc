@@ -135,10 +135,11 @@ struct Heap::State::Tracer {
       if (TENUTO_PLANT("heap_reach_passes_versioned_words_over")) return;
       if (const void* p = VPtrWord::decode(&at, raw)) target(p, false);
     }
-    void read(const Block& b) {
+    void read(const Block& block) {
+      const Block b{block.offset, block.bytes - tracer.s.canary_bytes};
       const auto* const at = tracer.s.file.at<std::uint64_t>(b.offset);
       if (!tracer.filters.empty()) {
-        const auto filter = tracer.filters.find(tracer.type_of(b));
+        const auto filter = tracer.filters.find(tracer.type_of(block));
         if (filter != tracer.filters.end()) {
           filter->second(at, b.bytes, [this](const void* p) {
             if (p != nullptr) target(p, true);
@@ -224,6 +225,7 @@ struct Heap::State::Tracer {
 
 void Heap::reach(std::span<const PoolOffset> from, const GarbageOptions& options, BlockMarks& marks,
                  Reached& reached) {
+  state_->collect_all_recorded();
   trace(from, options, false, marks, reached);
 }
 

@@ -36,14 +36,18 @@ Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& fram
   std::unique_ptr<Heap> heap(new Heap);
   heap->state_ = std::make_unique<State>(file, frames, lanes, options);
   State& s = *heap->state_;
-  if (!s.pages.there() || !s.frames.holes().there() || !s.extents.slots_are_there()) {
+  const bool wear_there = s.wear == nullptr || s.wear->there();
+  if (!s.pages.there() || !s.frames.holes().there() || !s.extents.tables_are_there() ||
+      !wear_there) {
     return fail(Status::full, report, "the system refuses memory for the tables of the heap",
                 file.path());
   }
   s.clean = clean;
+  s.use_nodes();
   TENUTO_TRY(s.extents.open(report));
   TENUTO_TRY(s.find_slabs(threads, report));
-  lanes.set_take_segment([&s] { return s.frames.get(kLaneSegmentOrder, 0); });
+  lanes.set_take_segment(
+      [&s](unsigned node) { return s.frames.get(kLaneSegmentOrder, node % s.numa.nodes()); });
   return heap;
 }
 
@@ -71,11 +75,18 @@ Status Heap::State::find_slabs(unsigned threads, Report* report) {
     std::size_t arena = part;
     for (std::size_t i = 0; i < here.size(); ++i) {
       if (mapped && i + 1 < here.size()) prefetch_slab(file, here[i + 1]);
-      arena += adopt_slab(here[i], mapped, *arenas[arena % arenas.size()]);
+      arena += adopt_slab(here[i], mapped, arena_for(here[i], arena));
     }
   };
   const Status s = pm::parallel_each(parts, parts < kParts ? 1 : threads, adopt);
   return s == Status::ok ? s : fail(s, report, pm::kNoThreadHere, file.path());
+}
+
+// Arenas have their turns; NUMA: those of the slab's node.
+Arena& Heap::State::arena_for(PoolOffset slab, std::size_t turn) {
+  if (!numa.on()) return *arenas[turn % arenas.size()];
+  const unsigned node = frames.frames().node_of(frame_of_offset(slab));
+  return *arenas[numa.core_of(node, static_cast<unsigned>(turn))];
 }
 
 // Judges by two slabs of one huge frame. A pool that is open to read does not know its holes.
@@ -234,8 +245,9 @@ Status Heap::finish_recovery(std::uint64_t* leaked_frames, Report* report) {
       slab->arena->enlist(*slab);
     }
   }
-  if (s.clean) return Status::ok;
-  return s.own_frames(leaked_frames, report);
+  if (!s.clean) TENUTO_TRY(s.own_frames(leaked_frames, report));
+  if (s.wear != nullptr) s.read_wear_tables();
+  return Status::ok;
 }
 
 // Names all frames that have an owner to the frame allocator. The others were taken by operations
@@ -268,6 +280,7 @@ Status Heap::close() {
   State& s = *state_;
   TENUTO_TRY(s.file.writable());
   s.frames.large().stop();
+  s.end_recording();
   if (!TENUTO_PLANT("heap_closed_with_deferred_frees")) TENUTO_TRY(s.free_all_deferred());
   s.extents.flush_log();  // for threads that still run and may never fence again
   const bool careless = TENUTO_PLANT("heap_close_forgets_living_threads");
@@ -278,7 +291,14 @@ Status Heap::close() {
     if (!careless) s.drain_limbo(*h);  // blocks that waited for the other lanes
     s.empty_caches(*h);
   }
-  s.for_each_slab([](Slab& slab) { State::close_slab(slab); });
+  if (s.wear != nullptr) {
+    s.write_wear_table(0);
+    s.end_all_rests();
+  }
+  bool sound = s.extents.guard_log();
+  s.for_each_slab([&](Slab& slab) { sound = s.close_slab(slab) && sound; });
+  // It may have been found before, while the caches were emptied.
+  if (!sound || s.file.poisoned() != Status::ok) return Status::corrupt;
   s.extents.close(0);
   return Status::ok;
 }
@@ -286,10 +306,14 @@ Status Heap::close() {
 // Derived blocks have no bits on media while the pool is open; the close writes them. It leaves a
 // slab alone whose blocks are those of the last close: its page need not be read or written. After
 // a crash the stripes are those of some close before, which say nothing.
-void Heap::State::close_slab(Slab& slab) {
-  if (slab.is_old()) return;
+// False: the slab was overwritten.
+bool Heap::State::close_slab(Slab& slab) {
+  if (slab.is_old()) return true;
+  const bool same = slab.in_dram && slab.stripes_known && slab.live_are_used();
+  if (same && !behind_objects(slab)) return true;
+  const bool sound = guard_slab(slab);
+  if (same) return sound;
   if (slab.in_dram) {
-    if (slab.stripes_known && slab.live_are_used()) return;
     BlockBits free_now{};
     for (std::size_t w = 0; w < slab.words(); ++w) {
       // A logged block that is only reserved is free from now on.
@@ -298,30 +322,19 @@ void Heap::State::close_slab(Slab& slab) {
     if (!TENUTO_PLANT("heap_close_forgets_derived_bits")) write_stripes(slab, free_now);
   }
   seal_stripes(slab);
-}
-
-void Heap::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) {
-  State& s = *state_;
-  static_cast<void>(s.free_all_deferred());  // if it fails, the pool turns read-only
-  for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
-  s.for_each_slab([&](Slab& slab) {
-    if (is_logged(slab.kind) != is_logged(kind)) return;
-    for (unsigned i = 0; i < slab.blocks; ++i) {
-      const bool in_use = is_logged(kind) ? slab.live(i) || slab.reserved(i) : !slab.is_free(i);
-      if (in_use) f(slab.block_offset(i), slab.block_bytes);
-    }
-  });
-  s.extents.for_each(kind, f);
+  return sound;
 }
 
 Status Heap::validate(Report* report) {
   State& s = *state_;
+  s.collect_all_recorded();
   for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
   Status status = Status::ok;
   s.for_each_slab([&](Slab& slab) {
     if (status == Status::ok) status = s.validate_slab(slab, report);
   });
   TENUTO_TRY(status);
+  TENUTO_TRY(s.validate_canaries(report));
   TENUTO_TRY(s.extents.validate(report));
   return s.frames.frames().validate(report);
 }
@@ -339,9 +352,8 @@ Status Heap::State::validate_slab(const Slab& slab, Report* report) {
       if (held == slab.is_free(i)) return damaged(slab.block_offset(i), "held and free disagree");
     }
   } else {
-    const std::optional<SlabHeader> header = find_slab(file, slab.offset);
-    if (!header || header->shape.shape() != slab.shape) {
-      return damaged(slab.offset, "slab header changed");
+    if (!header_sound(file, slab)) {
+      return say_header(file, slab, "slab header changed", report);
     }
     if (!frames.frames().taken(frame_of_offset(slab.offset), frame::kOrderSlab)) {
       return damaged(slab.offset, "slab in a free frame");
@@ -363,6 +375,7 @@ Status Heap::State::validate_slab(const Slab& slab, Report* report) {
       return damaged(slab.block_offset(i), "typed block without a type");
     }
   }
+  TENUTO_TRY(validate_canaries(slab, report));
   if (free_blocks != slab.free_count) return damaged(slab.offset, "free blocks are miscounted");
   if (old != nullptr && !blocked_soundly(slab)) {
     return damaged(slab.offset, "blocks of both parts of a slab overlap");

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "heap/guard.h"
 #include "heap/morph.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
@@ -77,6 +78,11 @@ SlabHeader format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, 
   const SlabGeometry g = slab_geometry(kClassBytes[class_id.value], pool_stripes);
   store_ordered(h.magic, 0);
   if (!TENUTO_PLANT("heap_slab_stripes_not_zeroed")) zero_flush(&h, kLineBytes * (1 + g.stripes));
+  if (file.canaries() && is_logged(kind) && !TENUTO_PLANT("heap_slab_without_canaries")) {
+    const SlabGeometry typed = typed_geometry(kClassBytes[class_id.value], pool_stripes);
+    const SlabGeometry& cut = kind == Kind::typed ? typed : g;
+    write_canaries(file, {offset, kClassBytes[class_id.value], cut.data_offset, cut.blocks, 0});
+  }
   fence("slab frame and empty stripes", "slab header");
 
   SlabHeader said{};

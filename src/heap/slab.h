@@ -28,6 +28,7 @@
 namespace TENUTO_NS::heap {
 
 class Arena;
+class Wear;
 
 inline constexpr unsigned kNoBlock = ~0u;
 
@@ -87,6 +88,8 @@ struct Slab : BlockGrid {
   ClassId class_id;
   Kind kind = Kind::logged;
   Arena* arena = nullptr;  // constant, also when the shadow is reused for another slab
+  std::uint8_t owner = 0;  // NUMA: the node of its arena
+  std::uint8_t node = 0;   // and that of its frame
   // Atomic. `old`: the old part of this new part, while any block of it is held. `successor`: the
   // new part of this old part.
   std::atomic<OldPart*> old = nullptr;
@@ -108,7 +111,8 @@ struct Slab : BlockGrid {
   // The persistent bits mean nothing while the pool is open: derived blocks, and all blocks of a
   // pool with Consistency::gc.
   bool in_dram = false;
-  // Atomic. Logged blocks that reserve() handed out, neither published nor released yet.
+  // Atomic. Logged blocks that reserve() handed out, neither published nor released yet. Derived
+  // blocks that rest (heap_wear.cc).
   AtomicWords reserved_bits;
   // Atomic; changed under arena->mu. The slab is being emptied (evacuate.cc): no list has it, and
   // no cache takes its blocks.
@@ -241,6 +245,7 @@ struct Slab : BlockGrid {
   void fill_free_all();
   // Takes up to `want` free blocks, lowest first: neighbours are in different stripes.
   unsigned take(TakenBlock* out, unsigned want);
+  unsigned take_least_worn(const Wear& wear, TakenBlock* out, unsigned want);  // wear.cc
 
  private:
   AtomicWords live_bits_;

@@ -1,4 +1,4 @@
-// What the heap tells about itself.
+// What the heap tells about itself: its figures, and its blocks.
 #include <algorithm>
 
 #include "heap/heap_state.h"
@@ -57,13 +57,39 @@ HeapStats Heap::stats() const {
     });
   }
   // Other threads may have moved blocks since.
-  const std::uint64_t waiting = state_->cached_bytes(Kind::derived) +
-                                state_->cached_bytes(Kind::record) +
-                                state_->deferred_bytes.load(std::memory_order_relaxed);
+  const State::Waiting recorded = state_->recorded_waiting();
+  const std::uint64_t held = std::min(recorded.held_bytes, s.allocated_bytes);
+  s.allocated_bytes -= held;
+  s.cached_bytes += held;
+  s.objects -= std::min(recorded.held_blocks, s.objects);
+  const std::uint64_t waiting =
+      state_->cached_bytes(Kind::derived) + state_->cached_bytes(Kind::record) +
+      state_->deferred_bytes.load(std::memory_order_relaxed) + recorded.derived_bytes +
+      (state_->wear == nullptr ? 0 : state_->wear->resting_bytes());
   const std::uint64_t cached = std::min(derived, waiting);
   s.allocated_bytes += derived - cached;
   s.cached_bytes += cached;
+  state_->add_wear(s, wear_table());
   return s;
+}
+
+void Heap::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) {
+  State& s = *state_;
+  static_cast<void>(s.free_all_deferred());  // if it fails, the pool turns read-only
+  s.collect_all_recorded();
+  for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
+  s.for_each_slab([&](Slab& slab) {
+    if (is_logged(slab.kind) != is_logged(kind)) return;
+    for (unsigned i = 0; i < slab.blocks; ++i) {
+      const bool in_use = is_logged(kind) ? slab.live(i) || slab.reserved(i)
+                                          : !slab.is_free(i) && !slab.reserved(i);
+      if (in_use) f(slab.block_offset(i), slab.block_bytes);
+    }
+  });
+  const PoolOffset table = is_logged(kind) ? wear_table() : PoolOffset{};  // the heap's own
+  s.extents.for_each(kind, [&](PoolOffset o, std::uint64_t bytes) {
+    if (o != table || !table) f(o, bytes);
+  });
 }
 
 }  // namespace TENUTO_NS::heap

@@ -1,6 +1,7 @@
 // A lane's cache of free blocks: one LIFO list a stripe for each class and kind. A cursor goes
 // round the stripes, so that consecutive allocations set bits in different lines (NVAlloc's
-// interleaving). Owner: the thread that holds the lane. No lock.
+// interleaving). Where bits are not flushed there is one list. Owner: the thread that holds the
+// lane. No lock.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +28,7 @@ class ClassCache {
     slots_.resize(std::size_t{per_stripe_} * stripes_);
   }
   bool ready() const { return !slots_.empty(); }
+  unsigned stripes() const { return stripes_; }
   unsigned count() const { return count_.load(std::memory_order_relaxed); }  // any thread
   unsigned capacity() const { return per_stripe_ * stripes_; }
 

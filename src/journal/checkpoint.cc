@@ -130,6 +130,11 @@ Report Journal::failure(const char* what) const {
   return why;
 }
 
+Status Journal::settle() {
+  TENUTO_TRY(sync());
+  return TENUTO_PLANT("journal_images_of_holes_kept") ? Status::ok : checkpoint();
+}
+
 Status Journal::sync_pool(Report* report) {
   const std::lock_guard lock(checkpoint_mu_);
   if (sync_whole(pool_fd_)) return Status::ok;

@@ -129,6 +129,16 @@ class Journal final : public FlushSink {
   // pages and writes nothing to them. full: no memory.
   Status leave_to_kernel(std::uint64_t first_line, std::uint64_t lines);
 
+  // Makes all that was flushed before durable, and writes it into the pool file. Then no line image
+  // of memory that nobody stores to is on its way.
+  Status settle();
+  // Calls f while no checkpoint writes the pool file.
+  template <class F>
+  void between_checkpoints(const F& f) {
+    const std::lock_guard lock(checkpoint_mu_);
+    f();
+  }
+
   // fsync of the pool file, for other code. If it fails, the journal has failed: the next
   // checkpoint's sync would not report it again.
   Status sync_pool(Report* report);

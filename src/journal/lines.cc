@@ -139,23 +139,41 @@ constexpr std::uint64_t kLineMax = std::uint64_t{1} << 56;
 
 std::uint64_t page_of(const LineImage& l) { return l.line / kLinesPerPage; }
 
+bool is_zero(const std::byte* page) {
+  static constexpr std::array<std::byte, kFrameBytes> kZeros{};
+  return std::memcmp(page, kZeros.data(), kFrameBytes) == 0;
+}
+
 // Writes one span from a buffer of its size. What no line image covers is read first. Bytes behind
-// the end of the file (it may grow meanwhile) are zeros.
+// the end of the file (it may grow meanwhile) are zeros. Gap pages of zeros may be holes, so they
+// stay as they are.
 Status write_span(int fd, std::span<const LineImage> images, std::byte* buffer,
                   std::uint64_t* bytes) {
   const std::uint64_t first = page_of(images.front());
-  const std::uint64_t n = (page_of(images.back()) - first + 1) * kFrameBytes;
+  const std::uint64_t pages = page_of(images.back()) - first + 1;
   const std::uint64_t at = first * kFrameBytes;
-  if (images.size() * kLineBytes != n) {
-    const std::size_t got = read_all(fd, at, buffer, n);
-    if (got != n && errno != 0) return status_of_errno(errno);
-    std::memset(buffer + got, 0, n - got);
+  if (images.size() * kLineBytes != pages * kFrameBytes) {
+    const std::size_t got = read_all(fd, at, buffer, pages * kFrameBytes);
+    if (got != pages * kFrameBytes && errno != 0) return status_of_errno(errno);
+    std::memset(buffer + got, 0, pages * kFrameBytes - got);
   }
+  std::uint64_t from = 0;  // the first page of the span that is to be written still
+  const auto write = [&](std::uint64_t end) {
+    const std::uint64_t n = (end - from) * kFrameBytes;
+    *bytes += n;
+    return write_all(fd, at + from * kFrameBytes, buffer + from * kFrameBytes, n);
+  };
+  std::uint64_t page = 0;
   for (const LineImage& l : images) {
+    for (const std::uint64_t its = page_of(l) - first; page <= its; ++page) {
+      const bool gap = page < its && is_zero(buffer + page * kFrameBytes);
+      if (!gap || TENUTO_PLANT("journal_gaps_fill_holes")) continue;
+      if (from < page && !write(page)) return status_of_errno(errno);
+      from = page + 1;
+    }
     std::memcpy(buffer + (l.line * kLineBytes - at), l.bytes, kLineBytes);
   }
-  if (!write_all(fd, at, buffer, n)) return status_of_errno(errno);
-  *bytes = n;
+  if (!write(pages)) return status_of_errno(errno);
   return Status::ok;
 }
 

@@ -34,6 +34,13 @@ class DirtyLines {
       make_room();
     lines_[count_++] = line;
   }
+  // Takes the lines of another list. They are durable with the next fence of this one.
+  void take(DirtyLines& other) {
+    for (std::size_t i = 0; i < other.count_; ++i) {
+      add(*reinterpret_cast<const std::uint64_t*>(other.lines_[i]));
+    }
+    other.count_ = 0;
+  }
   // Flushes these lines and fences: covers them and all that the calling thread flushed before.
   void fence(const char* first, const char* then) {
     flush();

@@ -47,7 +47,7 @@ struct Superblock {
   std::uint64_t pool_id;   // random, never 0
   std::uint64_t created_unix_s;
   std::uint32_t stripes;       // of new slabs
-  std::uint32_t variant;       // Consistency of the heap
+  std::uint32_t variant;       // kVariant...
   std::uint32_t born_version;  // layout that the pool was made with
   std::uint32_t zero;
   // Random ids, never 0. They alone decide which journal is this pool's, and whether its contents
@@ -64,6 +64,10 @@ struct Superblock {
 };
 static_assert(OnMedia<Superblock>);
 static_assert(sizeof(Superblock) == 128 && offsetof(Superblock, crc) == 124);
+
+// Superblock::variant. A version that does not know a bit refuses the pool that has it.
+inline constexpr std::uint32_t kVariantConsistency = 0xff;
+inline constexpr std::uint32_t kVariantCanaries = 0x100;
 
 // One zone: its first byte and its length. Entries below HeadPage::zone_count are valid and
 // contiguous.

@@ -44,6 +44,10 @@ std::thread new_thread(F f) {
 }
 
 // Of the machine, at least 1.
-inline unsigned cores() { return std::max(1u, std::thread::hardware_concurrency()); }
+// Read once in a process: the system reads a file for it.
+inline unsigned cores() {
+  static const unsigned n = std::max(1u, std::thread::hardware_concurrency());
+  return n;
+}
 
 }  // namespace TENUTO_NS::pm

@@ -181,6 +181,11 @@ tenuto_status tenuto_cancel(tenuto_pool* pool, const tenuto_reserved* block) {
   return give(pool->pool->cancel(c::reserved(*block)));
 }
 
+char* tenuto_describe(const tenuto_pool* pool, const void* p) {
+  if (tenuto_pool_contains(pool, p) == 0) return nullptr;
+  const std::string words = pool->pool->describe(p);
+  return words.empty() ? nullptr : ::strdup(words.c_str());
+}
 uint64_t tenuto_usable_size(const tenuto_pool* pool, const void* block) {
   return pool == nullptr ? 0 : pool->pool->usable_size(block);
 }

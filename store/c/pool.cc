@@ -49,7 +49,13 @@ Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Repor
   to.journal.keep = o.journal_keep != 0;
   to.large_pages = o.large_pages != 0;
   to.heap.record_zones_from = o.record_zones_from;
+  to.heap.numa.nodes = o.numa_nodes;
+  to.heap.numa.two_phase = o.numa_two_phase != 0;
+  to.heap.numa.pin_threads = o.numa_pin_threads != 0;
   to.consistency = static_cast<Consistency>(o.consistency);
+  to.canaries = o.canaries != 0;
+  to.heap.wear_levelling = o.wear_levelling != 0;
+  to.heap.wear_rest_ms = o.wear_rest_ms;
   if (o.log != nullptr) {
     to.log = [log = o.log, context = o.log_context](std::string_view text) {
       log(context, std::string(text).c_str());
@@ -122,7 +128,13 @@ void tenuto_pool_options_init_sized(tenuto_pool_options* to, size_t struct_bytes
   all.journal_keep = o.journal.keep;
   all.large_pages = o.large_pages;
   all.record_zones_from = o.heap.record_zones_from;
+  all.numa_nodes = o.heap.numa.nodes;
+  all.numa_two_phase = o.heap.numa.two_phase;
+  all.numa_pin_threads = o.heap.numa.pin_threads;
   all.consistency = static_cast<tenuto_consistency>(o.consistency);
+  all.canaries = o.canaries;
+  all.wear_levelling = o.heap.wear_levelling;
+  all.wear_rest_ms = o.heap.wear_rest_ms;
   c::init_struct(to, struct_bytes, &all, sizeof all);
 }
 
@@ -196,8 +208,13 @@ tenuto_status tenuto_pool_get_info_sized(tenuto_pool* pool, tenuto_pool_info* in
                                 .leaked_frames = i.leaked_frames,
                                 .rolled_back = i.rolled_back,
                                 .consistency = static_cast<tenuto_consistency>(i.consistency),
+                                .canaries = i.canaries,
                                 .collect_ms = i.collect_ms};
   return c::give_figures(info, struct_bytes, all) ? TENUTO_OK : TENUTO_INVALID_ARGUMENT;
+}
+
+uint64_t tenuto_pool_used_bytes(const tenuto_pool* pool) {
+  return pool == nullptr ? 0 : pool->pool->used_bytes();
 }
 
 tenuto_status tenuto_pool_get_stats_sized(const tenuto_pool* pool, tenuto_pool_stats* stats,
@@ -246,10 +263,26 @@ tenuto_status tenuto_pool_get_stats_sized(const tenuto_pool* pool, tenuto_pool_s
   TENUTO_C_SAME(journal_replay_ms);
   TENUTO_C_SAME(cached_bytes);
   TENUTO_C_SAME(large_bytes);
+  TENUTO_C_SAME(wear_frames);
+  TENUTO_C_SAME(wear_lines);
+  TENUTO_C_SAME(wear_max);
+  TENUTO_C_SAME(wear_bits_lines);
+  TENUTO_C_SAME(wear_bits_max);
+  TENUTO_C_SAME(wear_rested);
+  TENUTO_C_SAME(wear_forced);
+  TENUTO_C_SAME(wear_tables);
   TENUTO_C_SAME(resident_bytes);
   TENUTO_C_SAME(dirty_bytes);
   TENUTO_C_SAME(private_bytes);
 #undef TENUTO_C_SAME
+  all.numa_nodes = s.numa.nodes;
+  all.numa_local = s.numa.local_all();
+  all.numa_remote = s.numa.remote_all();
+  all.numa_frames_remote = s.numa.frames_remote;
+  all.numa_frees_recorded = s.numa.frees_recorded;
+  all.numa_frees_waiting = s.numa.frees_waiting;
+  all.numa_batches_taken = s.numa.batches_taken;
+  all.numa_batches_pushed = s.numa.batches_pushed;
   return c::give_figures(stats, struct_bytes, all) ? TENUTO_OK : TENUTO_INVALID_ARGUMENT;
 }
 

@@ -80,7 +80,7 @@ Result<Garbage> PoolImpl::find_garbage(const GarbageOptions& options, std::vecto
   std::vector<PoolOffset> walked;
   heap->for_each(heap::Kind::logged, [&](PoolOffset o, std::uint64_t bytes) {
     if (marks.has(o) || !heap->find_allocated(o)) return;
-    others.push_back({{o, bytes}, heap->type_of(o)});
+    others.push_back({{o, heap->usable({o, bytes})}, heap->type_of(o)});
     if (others.back().type != 0) walked.push_back(o);
   });
   if (!TENUTO_PLANT("store_garbage_beside_walks_by_type")) {

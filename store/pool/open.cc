@@ -160,14 +160,17 @@ Status PoolImpl::open_store(Report* report) {
 
 Status PoolImpl::close() {
   TENUTO_TRY(file->bad_pages());
-  if (file->read_only()) return file->poisoned();
+  if (file->read_only()) return close_damaged();
   heap->prepare_thread();  // so that no free below needs memory
   TENUTO_TRY(engine->drain());
   if (store != nullptr) TENUTO_TRY(store->close());
   if (TENUTO_PLANT("store_clean_mark_before_close")) {
     TENUTO_TRY(file->set_state(pm::PoolState::clean));
   }
-  TENUTO_TRY(heap->close());
+  if (const Status s = heap->close(); s != Status::ok) {
+    static_cast<void>(file->acknowledge(Durability::sync));  // what was restored
+    return s;
+  }
   frames->close();
   if (file->left_to_recovery()) {
     file->log(file->path() +
@@ -176,6 +179,16 @@ Status PoolImpl::close() {
     return file->acknowledge(Durability::sync);
   }
   return file->set_state(pm::PoolState::clean);
+}
+
+// What the next open will read is restored where DRAM has it (heap/guard.h). The bits of an open
+// transaction's frees are its recovery's.
+Status PoolImpl::close_damaged() {
+  const Status why = file->poisoned();
+  if (why != Status::corrupt || file->opened_to_read()) return why;
+  static_cast<void>(heap->guard(!engine->any_active()));
+  static_cast<void>(file->acknowledge(Durability::sync));  // also what was restored before
+  return why;
 }
 
 Status PoolImpl::validate(Report* report) {

@@ -14,24 +14,6 @@
 
 namespace TENUTO_NS {
 
-namespace {
-void add_journal(const pm::JournalStats& j, PoolStats& s) {
-  s.journal_bytes = j.ring_bytes;
-  s.journal_used_bytes = j.used_bytes;
-  s.journal_commits = j.commits;
-  s.journal_lines = j.lines;
-  s.journal_payload_bytes = j.payload_bytes;
-  s.journal_written_bytes = j.written_bytes;
-  s.journal_device_flushes = j.device_flushes;
-  s.journal_checkpoints = j.checkpoints;
-  s.journal_checkpoint_bytes = j.checkpoint_bytes;
-  s.journal_recovery_ms = j.recovery_ms;
-  s.journal_replayed_bytes = j.replayed.ring_bytes;
-  s.journal_replayed_lines = j.replayed.lines;
-  s.journal_replay_ms = j.replayed.ms;
-}
-}  // namespace
-
 Pool::Pool(std::unique_ptr<PoolImpl> impl) : impl_(std::move(impl)) {}
 Pool::Pool(Pool&&) noexcept = default;
 Pool& Pool::operator=(Pool&& o) noexcept {
@@ -78,16 +60,20 @@ Status malloc_to_dest(PoolImpl* impl, const Bytes& bytes, Dest& dest, const Opti
   return s == Status::ok ? impl->file->bad_pages() : s;
 }
 template <class Dest>
-Status free_from_dest(PoolImpl* impl, Dest& dest) {
+Status free_from_dest(PoolImpl* impl, Dest& dest, Report* report) {
   TENUTO_TRY(usable(impl));
-  TENUTO_TRY(impl->heap->free_from(dest));
+  if (const Status s = impl->heap->free_from(dest); s != Status::ok) [[unlikely]]
+    return impl->explain_free(s, dest, report);
   TENUTO_TRY(impl->acknowledge(impl->durability));
   return impl->file->bad_pages();
 }
 template <class Publish>
-Status run_publish(PoolImpl* impl, const Reserved& block, const Publish& publish) {
+Status run_publish(PoolImpl* impl, const Reserved& block, Report* report, const Publish& publish) {
   TENUTO_TRY(usable(impl));
-  TENUTO_TRY(publish(*impl->heap, heap::Block{block.offset, block.bytes}));
+  const bool of_tx = impl->engine->mine().allocated(block.offset);
+  const Status s = of_tx ? Status::invalid_argument
+                         : publish(*impl->heap, heap::Block{block.offset, block.bytes});
+  if (s != Status::ok) return impl->explain_reserved(s, block.offset, report);
   TENUTO_TRY(impl->acknowledge(impl->durability));
   return impl->file->bad_pages();
 }
@@ -102,12 +88,13 @@ template <PointerWord W>
 Status Pool::malloc_word(std::uint64_t bytes, W& dest, const AllocOptions& options) {
   Result<Reserved> block = reserve(bytes, options);
   if (!block) return block.error();
-  const Status s = run_publish(impl_.get(), *block, [&](heap::Heap& heap, const heap::Block& b) {
-    if constexpr (std::is_same_v<W, VPtrWord>) {
-      if (options.type != 0 && !options.zero) return heap.publish_typed(b, dest);
-    }
-    return heap.publish(b, dest);
-  });
+  const Status s =
+      run_publish(impl_.get(), *block, nullptr, [&](heap::Heap& heap, const heap::Block& b) {
+        if constexpr (std::is_same_v<W, VPtrWord>) {
+          if (options.type != 0 && !options.zero) return heap.publish_typed(b, dest);
+        }
+        return heap.publish(b, dest);
+      });
   if (s != Status::ok) static_cast<void>(cancel(*block));
   return s;
 }
@@ -118,18 +105,18 @@ Status Pool::malloc_words(const Sizes& bytes, const Words<W>& dests, const Alloc
 }
 
 template <PointerWord W>
-Status Pool::free_word(W& dest) {
-  return free_from_dest(impl_.get(), dest);
+Status Pool::free_word(W& dest, Report* report) {
+  return free_from_dest(impl_.get(), dest, report);
 }
 
 template <PointerWord W>
-Status Pool::free_words(const Words<W>& dests) {
-  return free_from_dest(impl_.get(), dests);
+Status Pool::free_words(const Words<W>& dests, Report* report) {
+  return free_from_dest(impl_.get(), dests, report);
 }
 
 template <PointerWord W>
-Status Pool::publish_word(const Reserved& block, W& dest) {
-  return run_publish(impl_.get(), block,
+Status Pool::publish_word(const Reserved& block, W& dest, Report* report) {
+  return run_publish(impl_.get(), block, report,
                      [&](heap::Heap& heap, const heap::Block& b) { return heap.publish(b, dest); });
 }
 
@@ -141,12 +128,12 @@ template TENUTO_API Status Pool::malloc_words(const Sizes&, const Words<PtrWord>
                                               const AllocOptions&);
 template TENUTO_API Status Pool::malloc_words(const Sizes&, const Words<VPtrWord>&,
                                               const AllocOptions&);
-template TENUTO_API Status Pool::free_word(PtrWord&);
-template TENUTO_API Status Pool::free_word(VPtrWord&);
-template TENUTO_API Status Pool::free_words(const Words<PtrWord>&);
-template TENUTO_API Status Pool::free_words(const Words<VPtrWord>&);
-template TENUTO_API Status Pool::publish_word(const Reserved&, PtrWord&);
-template TENUTO_API Status Pool::publish_word(const Reserved&, VPtrWord&);
+template TENUTO_API Status Pool::free_word(PtrWord&, Report*);
+template TENUTO_API Status Pool::free_word(VPtrWord&, Report*);
+template TENUTO_API Status Pool::free_words(const Words<PtrWord>&, Report*);
+template TENUTO_API Status Pool::free_words(const Words<VPtrWord>&, Report*);
+template TENUTO_API Status Pool::publish_word(const Reserved&, PtrWord&, Report*);
+template TENUTO_API Status Pool::publish_word(const Reserved&, VPtrWord&, Report*);
 
 Status Pool::swap(VPtrWord& a, VPtrWord& b) {
   TENUTO_TRY(usable(impl_.get()));
@@ -167,7 +154,7 @@ Status Pool::realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& 
   if (had == 0 || (at >= old && at < old + had)) return Status::invalid_argument;
   const std::uint64_t had_type = type_of(old);
   const std::uint64_t type = options.type != 0 ? options.type : had_type;
-  const Result<std::uint64_t> size = heap::block_bytes(bytes, options.align, type != 0);
+  const Result<std::uint64_t> size = impl_->heap->usable_bytes(bytes, options.align, type != 0);
   if (!size) return size.error();
   const bool fits = *size == had && offset_of(old).value % options.align == 0;
   if (fits && type == had_type) return Status::ok;
@@ -197,16 +184,18 @@ Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options)
   if (!block) return block.error();
   if (options.zero) zero_flush(impl_->file->at<void>(block->offset), bytes);
   TENUTO_TRY(impl_->file->bad_pages());
-  return Reserved{block->offset, impl_->file->at<void>(block->offset), block->bytes};
+  return Reserved{block->offset, impl_->file->at<void>(block->offset), impl_->heap->usable(*block)};
 }
 
-Status Pool::cancel(const Reserved& block) {
+Status Pool::cancel(const Reserved& block, Report* report) {
   TENUTO_TRY(usable(impl_.get()));
-  const bool reserved = impl_->heap->find_taken(block.offset, heap::Kind::logged).has_value() &&
-                        !impl_->heap->find_allocated(block.offset).has_value();
-  if (!reserved) return Status::invalid_argument;
-  impl_->heap->release(block.offset);
-  return Status::ok;
+  const bool of_tx = impl_->engine->mine().allocated(block.offset);
+  const Status s = of_tx ? Status::invalid_argument : impl_->heap->cancel(block.offset);
+  return s == Status::ok ? s : impl_->explain_reserved(s, block.offset, report);
+}
+
+std::string Pool::describe(const void* p) const {
+  return usable(impl_.get()) == Status::ok && contains(p) ? impl_->describe(p) : std::string();
 }
 
 std::uint64_t Pool::usable_size(const void* p) const {
@@ -283,6 +272,7 @@ PoolInfo Pool::info() const {
   i.version = file.superblock().version;
   i.medium = file.medium_to_write();
   i.consistency = file.consistency();
+  i.canaries = file.canaries();
   i.collect_ms = impl_->collect_ms;
   i.power_cut_safe = file.power_cut_safe();
   i.was_clean = impl_->was_clean;
@@ -303,46 +293,8 @@ Status Pool::trim() {
   TENUTO_TRY(impl_->file->writable());
   impl_->engine->reclaim(impl_->engine->mine());
   impl_->heap->trim();
-  return impl_->file->bad_pages();
-}
-
-PoolStats Pool::stats() const {
-  PoolStats s;
-  if (usable(impl_.get()) != Status::ok) return s;
-  const frame::FrameStats frames = impl_->frames->stats();
-  const heap::HeapStats heap = impl_->heap->stats();
-  const pm::ModelCounts counts = pm::model_counts();
-  s.file_bytes = impl_->file->bytes();
-  s.used_bytes = (frames.frames - frames.frames_free) * kFrameBytes;
-  s.allocated_bytes = heap.allocated_bytes;
-  s.cached_bytes = heap.cached_bytes;
-  s.objects = heap.objects;
-  s.slabs = heap.slabs;
-  s.morphed_slabs = heap.morphed_slabs;
-  s.slabs_by_tenth = heap.slabs_by_tenth;
-  s.extents = heap.extents;
-  s.disk_bytes = impl_->file->bytes_on_disk();
-  const pm::MappedBytes mapped = impl_->file->mapped();
-  s.large_bytes = mapped.large;
-  s.resident_bytes = mapped.in_memory;
-  s.dirty_bytes = mapped.dirty;
-  s.private_bytes = mapped.own;
-  s.reclaimed_bytes = heap.reclaimed_bytes;
-  s.retained_bytes = heap.retained_bytes;
-  s.book_bytes = heap.book_bytes;
-  s.book_list_bytes = heap.book_list_bytes;
-  s.book_live_entries = heap.book_live_entries;
-  s.book_fast_gcs = heap.book_fast_gcs;
-  s.book_slow_gcs = heap.book_slow_gcs;
-  s.zones = frames.zones;
-  s.lanes = impl_->lanes->count();
-  s.lines_flushed = counts.lines;
-  s.fences = counts.fences;
-  s.reflushes = counts.reflushes;
-  s.writes_sequential = counts.writes_sequential;
-  s.writes_random = counts.writes_random;
-  if (const pm::Journal* journal = impl_->file->journal()) add_journal(journal->stats(), s);
-  return s;
+  TENUTO_TRY(impl_->file->bad_pages());
+  return impl_->file->poisoned();
 }
 
 Status Pool::sync() {

@@ -66,6 +66,11 @@ struct PoolImpl {
   Result<void*> root(std::string_view layout, std::uint64_t bytes, Report* report);
   Result<void*> grow_root(std::string_view layout, std::uint64_t bytes, const MigrateRoot& migrate,
                           Report* report);
+  // explain.cc. Fill the report for a call that was refused with `s`, which they return.
+  template <class Dest>
+  Status explain_free(Status s, const Dest& dest, Report* report) const;
+  Status explain_reserved(Status s, PoolOffset block, Report* report) const;
+  std::string describe(const void* p) const;
   // garbage.cc. `lost` gets the blocks that Garbage::lost counts.
   Result<Garbage> find_garbage(const GarbageOptions& options, std::vector<PoolOffset>& lost,
                                Report* report);
@@ -73,6 +78,7 @@ struct PoolImpl {
   Status validate(Report* report);
 
  private:
+  Status close_damaged();
   Status attach(bool clean, const PoolOptions& options, Report* report);
   Status recover(Report* report);
   Status collect(Report* report);

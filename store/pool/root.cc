@@ -80,7 +80,7 @@ Result<void*> PoolImpl::make_root(std::string_view layout, std::uint64_t bytes) 
   if (!block) return block.error();
   const RootName fresh = RootName::of(layout, bytes);
   copy_flush(&root_name(*file), &fresh, sizeof fresh);
-  zero_flush(file->at<void>(block->offset), block->bytes);
+  zero_flush(file->at<void>(block->offset), heap->usable(*block));
   // The first fence of publish makes both durable, before the root word changes.
   TENUTO_TRY(heap->publish(*block, root_word(*file)));
   heap->fence_thread();  // Consistency::gc: without the root everything is lost

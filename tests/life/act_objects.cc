@@ -61,7 +61,9 @@ Actor::Words Actor::slots_from(const RootObject& root, std::int64_t first, std::
   Words slots;
   const std::uint64_t from = slot_of(first);
   const std::uint64_t to = from < kPlain ? kPlain : std::uint64_t{kObjects};
-  const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(count, 1, kPlain));
+  const bool batches = world_.story.consistency == 1;
+  const auto most =
+      batches ? static_cast<std::size_t>(std::clamp<std::int64_t>(count, 1, kPlain)) : 1;
   for (std::uint64_t slot = from; slot < to && slots.size() < most; ++slot) {
     if (mine(slot) && (root.block(slot) != nullptr) == full) slots.push_back(slot);
   }
@@ -267,6 +269,48 @@ void Actor::object_walk(Pool& pool, RootObject& root, const Step& s) {
   end(status, {seen.size(), named});
 }
 
+// As an application does after a crash of a pool with Consistency::internal: words that name no
+// block become null, and blocks that no word names are freed. So the operation under way is whole
+// or undone.
+void Actor::reconcile_objects(Pool& pool) {
+  if (pool.info().layout != kRootLayout || pool.info().read_only) return;
+  const auto root = pool.root<RootObject>(kRootLayout);
+  if (!root) return;
+  const auto is_lost = [&](std::uint64_t slot) {
+    const std::uint64_t* const block = (*root)->block(slot);
+    return block != nullptr && pool.usable_size(block) == 0;
+  };
+  for (std::uint64_t slot = 0; slot < kObjects; ++slot) {
+    if (!is_lost(slot)) continue;
+    if (slot < kPlain) {
+      (*root)->plain[slot] = nullptr;
+    } else {
+      (*root)->versioned[slot - kPlain].word().raw = 0;
+    }
+  }
+  flush_bytes(*root, sizeof(RootObject));
+  fence("words that name no block", "the next allocation");
+  std::vector<void*> unnamed;
+  for (std::uint64_t type = 1; type <= kTypes; ++type) {
+    for (std::uint64_t& block : pool.objects<std::uint64_t>(type)) {
+      bool named = false;
+      for (std::uint64_t slot = 0; slot < kObjects; ++slot) {
+        named = named || (*root)->block(slot) == &block;
+      }
+      if (!named) unnamed.push_back(&block);
+    }
+  }
+  for (void* const block : unnamed) {
+    if (pool.run([&](Transaction& tx) { return tx.free(block); }) != Status::ok) {
+      world_.broken("a block that no word names cannot be freed");
+    }
+  }
+  Report report;
+  if (!pool.find_garbage({.free = true}, &report)) {
+    world_.broken("blocks that no word names cannot be freed: " + report.text());
+  }
+}
+
 // The objects in a look: {number of blocks, if that is known; number of slots}; for each slot with
 // contents {slot, usable bytes, type, tag, bytes that agree with the tag, stamp}; then the number
 // of blocks that each walk shows.
@@ -276,7 +320,13 @@ void Actor::look_at_objects(Pool& pool, bool fresh, Words& words) {
   const bool any = pool.info().layout == kRootLayout;
   const auto root = any ? pool.root<RootObject>(kRootLayout) : Result<RootObject*>(nullptr);
   if (!root) world_.broken("the store was opened, and its root cannot be had");
-  if (fresh) words[head] = pool.stats().objects - (any ? 1 : 0);
+  if (fresh) {
+    const PoolStats s = pool.stats();
+    // Nobody calls, but threads of the store may free between the two.
+    const bool threads = world_.story.reclaim_ms != 0 || world_.story.sync_ms != 0;
+    if (pool.used_bytes() != s.used_bytes && !threads) world_.broken("used_bytes differ");
+    words[head] = s.objects - (any ? 1 : 0);
+  }
   for (std::uint64_t slot = 0; any && slot < kObjects; ++slot) {
     const std::uint64_t* const block = (*root)->block(slot);
     const std::uint64_t stamp = (*root)->stamp[slot];
@@ -286,6 +336,9 @@ void Actor::look_at_objects(Pool& pool, bool fresh, Words& words) {
     if (block == nullptr) continue;
     if (!pool.contains(block) || pool.at(pool.offset_of(block)) != block) {
       world_.broken("a word leads out of the pool");
+    }
+    if (pool.describe(block).find("allocated") == std::string::npos) {
+      world_.broken("a word leads to no allocated block");
     }
     const std::uint64_t usable = pool.usable_size(block);
     std::uint64_t* const at = words.data() + words.size() - 6;

@@ -33,6 +33,9 @@ class Actor {
   std::vector<std::uint64_t> seen_in_backup(unsigned n);
   Recorder& recorder() { return record_; }
 
+  // After an open of a pool with Consistency::internal, while no other thread uses it.
+  void reconcile_objects(Pool& pool);
+
  private:
   using Words = std::vector<std::uint64_t>;
   static constexpr std::uint64_t kNone = ~0ull;

@@ -43,6 +43,17 @@ void Maker::draw_life(std::uint64_t seed, const Wanted& wanted) {
   story_.lookup_bytes = kLookups[random_.below(3)];
   story_.records_from = one_in(2) ? 1 : 0;
   story_.unread = one_in(2) ? 1 : 0;
+  // Drawn also where it is not used, so that a seed draws the same life on each medium.
+  static constexpr std::uint64_t kConsistencies[] = {1, 1, 2, 3};
+  const std::uint64_t consistency = kConsistencies[random_.below(4)];
+  if (story_.medium != Medium::journal) story_.consistency = consistency;
+  // From numbers of their own: the rest of the life is the same with them and without.
+  Random heap{~seed};
+  static constexpr std::uint64_t kNodes[] = {0, 0, 2, 3};
+  story_.nodes = kNodes[heap.below(4)];
+  story_.canaries = heap.below(3) == 0 ? 1 : 0;
+  static constexpr std::uint64_t kWear[] = {0, 0, 0, 1, 2, 3, 100};
+  story_.wear = kWear[heap.below(7)];
   two_stores_ = one_in(6);
   hot_ = static_cast<std::uint64_t>(4 + below(60));
   near_ = static_cast<std::uint64_t>(below(kKeys / 2));

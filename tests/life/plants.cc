@@ -94,6 +94,8 @@ const std::vector<Plant>& plants() {
        Kind::any, Medium::journal},
       {"heap_closed_with_deferred_frees", "", "a close forgets the frees that wait", Kind::any,
        Medium::journal},
+      {"heap_gc_forgets_what_is_reached", "", "a collection keeps nothing", Kind::any,
+       Medium::cache},
   };
   return all;
 }

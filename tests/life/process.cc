@@ -58,6 +58,7 @@ StoreOptions World::options_of(unsigned s, unsigned path) const {
   o.pool.size = story.pool_bytes;
   o.pool.size_max = story.pool_bytes_max;
   o.pool.medium = story.medium;
+  o.pool.consistency = static_cast<Consistency>(story.consistency);
   o.pool.recovery_threads = 1;
   o.pool.journal.bytes = 256u << 10;  // the least size, so that there are many checkpoints
   o.pool.journal.sync_every_ms = static_cast<unsigned>(story.sync_ms);
@@ -66,6 +67,11 @@ StoreOptions World::options_of(unsigned s, unsigned path) const {
   o.snapshot_bytes_max = story.snapshot_bytes_max;
   o.lookup_cache_bytes = story.lookup_bytes;
   o.pool.heap.record_zones_from = story.records_from;
+  o.pool.heap.numa.nodes = static_cast<unsigned>(story.nodes);
+  o.pool.canaries = story.canaries != 0;
+  const bool turned_off = story.wear == 2 && shared.fresh.load() % 2 != 0;
+  o.pool.heap.wear_levelling = story.wear != 0 && !turned_off;
+  o.pool.heap.wear_rest_ms = story.wear > 2 ? static_cast<std::int64_t>(story.wear) : 0;
   o.codecs = {masked_codec()};
   o.reclaim_every_ms = story.reclaim_ms;
   o.clock_ms = [&state = shared] { return state.clock_ms.load(); };

@@ -81,6 +81,7 @@ void Process::open(const Step& step, std::size_t number) {
   slot.path = path;
   slot.read_only = options.pool.read_only;
   world_.let_calls_be();
+  if (world_.story.consistency == 3) actors_[0]->reconcile_objects(slot.store->pool());
   world_.ask_for_time(s);
   actors_[0]->look(s, number, true);
   if (world_.story.unread != 0 && !slot.read_only) open_unread(s, options);

@@ -49,6 +49,13 @@ constexpr Option kOptions[] = {
      [](Story& s, std::uint64_t n) { s.lookup_bytes = n; }},
     {"records_from", [](const Story& s) { return s.records_from; },
      [](Story& s, std::uint64_t n) { s.records_from = n; }},
+    {"consistency", [](const Story& s) { return s.consistency; },
+     [](Story& s, std::uint64_t n) { s.consistency = n; }},
+    {"nodes", [](const Story& s) { return s.nodes; },
+     [](Story& s, std::uint64_t n) { s.nodes = n; }},
+    {"canaries", [](const Story& s) { return s.canaries; },
+     [](Story& s, std::uint64_t n) { s.canaries = n; }},
+    {"wear", [](const Story& s) { return s.wear; }, [](Story& s, std::uint64_t n) { s.wear = n; }},
     {"unread", [](const Story& s) { return s.unread; },
      [](Story& s, std::uint64_t n) { s.unread = n; }},
 };

@@ -58,6 +58,9 @@ struct Step {
 struct Story {
   std::uint64_t seed = 0;
   Medium medium = Medium::cache;
+  // Of new pools: a number of Consistency. A pool that has gc or internal is in memory, and objects
+  // come one at a time: of a batch a kill may leave any part.
+  std::uint64_t consistency = 1;
   unsigned threads = 1;
   // Threads make their steps in turn, in the story's order. If set, each runs at its own speed,
   // between steps that the main thread makes alone.
@@ -71,6 +74,11 @@ struct Story {
   std::uint64_t snapshot_bytes_max = 0;
   std::uint64_t lookup_bytes = 256u << 20;  // StoreOptions::lookup_cache_bytes
   std::uint64_t records_from = 0;           // HeapOptions::record_zones_from
+  std::uint64_t nodes = 0;                  // NumaOptions::nodes, simulated
+  std::uint64_t canaries = 0;               // PoolOptions::canaries
+  // HeapOptions::wear_levelling. 0: off; 1: on, without rests; 2: now on, now off; above: on, and
+  // freed blocks rest for so many ms.
+  std::uint64_t wear = 0;
   // After each look the store is closed and opened again, so that the spell begins with leaves that
   // no thread has come to.
   std::uint64_t unread = 0;

@@ -231,6 +231,26 @@ void holes(HeapSession& s, CrashContext&) {
   s.take(3);
 }
 
+// Each close writes the counts of wear anew, and so does a call after an eighth of the pool.
+HeapOptions wear_levelling() {
+  HeapOptions o;
+  o.wear_levelling = true;
+  o.wear_rest_ms = 0;
+  return o;
+}
+void wear(HeapSession& s, CrashContext&) {
+  s.put(0, 64);
+  s.put(1, 20'000);
+  s.close();
+  s.reopen();
+  s.take(0);
+  s.take(1);
+  EXPECT_TRUE(s.pool().heap->reserve(2 * kMiB, heap::Kind::logged));
+  s.put(2, 20'000);
+  EXPECT_EQ(s.pool().heap->stats().wear_tables, 1u);
+  s.put(3, 64);
+}
+
 }  // namespace
 
 std::vector<HeapScript> heap_log_scripts() {
@@ -246,6 +266,7 @@ std::vector<HeapScript> heap_log_scripts() {
       {"second_segment", second_segment, second_segment_before, 64 * kMiB, false, 64 * kMiB},
       {"holes", holes, {}, 0, false, 16 * kMiB, decay_at_once()},
       {"log_holes", log_holes},
+      {"wear", wear, {}, 0, false, 16 * kMiB, wear_levelling()},
   };
 }
 

@@ -276,7 +276,7 @@ namespace {
 
 class Judge {
  public:
-  Judge(PoolParts& p, const HeapModel& model) : p_(p), model_(model) {}
+  Judge(PoolParts& p, const HeapModel& model, bool wear) : p_(p), model_(model), wear_(wear) {}
 
   // Recovery needs the derived blocks named before it ends.
   std::string mark() {
@@ -332,6 +332,11 @@ class Judge {
     };
     if (taken(Kind::logged) != reachable) return "logged blocks leak or are lost";
     if (taken(Kind::derived) != derived) return "derived blocks leak or are lost";
+    if (const PoolOffset table = p_.heap->wear_table()) {
+      halves.insert(table.value / kHugeBytes);  // the heap's own
+    } else if (wear_) {
+      return "the counts of wear are lost";
+    }
     const heap::HeapStats heap = p_.heap->stats();
     if (freed) return {};
     if (!p_.file->was_clean() && heap.slabs != slabs.size()) return "an empty slab stays";
@@ -396,6 +401,7 @@ class Judge {
 
   PoolParts& p_;
   const HeapModel& model_;
+  const bool wear_;  // with wear levelling
   std::vector<std::pair<std::size_t, std::uint64_t>> found_;
 };
 
@@ -455,7 +461,7 @@ std::string check_heap_world(const CrashImage& image, const HeapModel& model,
                              const PoolOptions& options) {
   PoolParts p;
   if (p.begin_open(image.path(), options) != Status::ok) return "open: " + p.report.text();
-  Judge judge(p, model);
+  Judge judge(p, model, options.heap.wear_levelling);
   if (std::string e = judge.mark(); !e.empty()) return e;
   if (p.end_open() != Status::ok) return "recovery: " + p.report.text();
   if (p.heap->validate(&p.report) != Status::ok) return "validate: " + p.report.text();

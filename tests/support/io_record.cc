@@ -142,6 +142,11 @@ void IoRecord::note_write(int fd, const void* from, std::size_t bytes, std::uint
   if (on_event_) on_event_(events_.size() - 1);
 }
 
+void IoRecord::note_hole(int fd, std::uint64_t offset, std::uint64_t bytes) {
+  const std::vector<char> zeros(bytes);
+  note_write(fd, zeros.data(), bytes, offset);
+}
+
 void IoRecord::note_growth(int fd, std::uint64_t end) {
   std::size_t file = 0;
   if (!find(fd, &file)) return;
@@ -207,8 +212,13 @@ ssize_t pwrite64(int fd, const void* from, size_t bytes, off_t at) {
 }
 int fallocate(int fd, int mode, off_t at, off_t bytes) {
   const std::lock_guard lock(tenuto::test::record_mu);
+  const auto from = static_cast<std::uint64_t>(at);
+  const auto n = static_cast<std::uint64_t>(bytes);
   if (tenuto::test::current != nullptr && mode == 0) {
-    tenuto::test::current->note_growth(fd, static_cast<std::uint64_t>(at + bytes));
+    tenuto::test::current->note_growth(fd, from + n);
+  }
+  if (tenuto::test::current != nullptr && (mode & FALLOC_FL_PUNCH_HOLE) != 0) {
+    tenuto::test::current->note_hole(fd, from, n);
   }
   return static_cast<int>(::syscall(SYS_fallocate, fd, mode, at, bytes));
 }

@@ -5,6 +5,7 @@
 // After a cut a file has every write that O_DSYNC or a later sync of the file made durable. Of all
 // other writes, also of one that runs, it has any 512-byte sectors. Stores through a shared mapping
 // are writes, too: at each call they are found by a comparison of the file with what was recorded.
+// A hole that is punched is a write of zeros.
 #pragma once
 
 #include <cstddef>
@@ -54,6 +55,7 @@ class IoRecord {
 
   // For the functions in io_record.cc.
   void note_write(int fd, const void* from, std::size_t bytes, std::uint64_t offset);
+  void note_hole(int fd, std::uint64_t offset, std::uint64_t bytes);
   void note_growth(int fd, std::uint64_t end);
   void note_sync(int fd);
   void note_stores();  // through the mapping, since the last event

@@ -197,6 +197,8 @@ const std::vector<Planted>& bugs_below_the_store() {
        "an extent's pages are given back before its free is durable", "holes", "cell .: shows"},
       {"heap_extent_not_freed_by_replay", "replay of intents forgets extents", "extents",
        "logged blocks leak or are lost"},
+      {"heap_wear_old_table_freed_early", "the old counts of wear go before the new ones are there",
+       "wear", "counts of wear are lost"},
       {"heap_unmarked_extents_stay", "derived extents that nothing names stay", "derived",
        "derived blocks leak or are lost"},
       {"heap_second_half_of_chunk_not_kept", "recovery keeps one huge frame of a chunk of two",

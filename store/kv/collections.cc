@@ -349,7 +349,7 @@ Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCor
   if (!taken) return taken.error();
   snapshot = std::move(*taken);
   // A write before the snapshot is counted by now, or its thread is still pinned.
-  if (epoch_is_over(advance_epoch())) {
+  if (pinned_calls_are_over()) {
     for (std::size_t i = 0; i < out.size(); ++i) {
       const Tree::Count now = out[i].state->tree->count();
       if (now.changes == before[i].changes) out[i].records = now.records;

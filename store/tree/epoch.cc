@@ -97,6 +97,10 @@ std::uint64_t advance_epoch() {
   return global_epoch.fetch_add(EpochSlot::kStep, std::memory_order_seq_cst);
 }
 bool epoch_is_over(std::uint64_t epoch) { return epoch < oldest_epoch(true); }
+bool pinned_calls_are_over() {
+  const std::uint64_t epoch = advance_epoch();
+  return epoch < oldest_epoch(false);
+}
 
 // --- slots ---------------------------------------------------------------------------------------
 

@@ -131,5 +131,8 @@ class EpochGuard {
 std::uint64_t advance_epoch();
 // Whether every reader that may still look has left, those at rest among them.
 bool epoch_is_over(std::uint64_t epoch);
+// Whether every call that was pinned has returned, so that all that it changed is counted. Ends the
+// epoch. The caller's own pin counts, too.
+bool pinned_calls_are_over();
 
 }  // namespace TENUTO_NS::store

@@ -25,6 +25,8 @@
 //   for iterators and views at rest  the records of a leaf each, or one record
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -32,6 +34,7 @@
 #include <mutex>
 
 #include "pm/assert.h"
+#include "pm/plant.h"
 #include "store/tree/epoch.h"
 #include "store/tree/retired.h"
 
@@ -55,7 +58,10 @@ struct ThreadGarbage {
   std::atomic<std::uint64_t> changes{0};  // calls of count()
 
   void count(std::int64_t d_records, std::int64_t d_bytes) {
-    changes.store(changes.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    const std::uint64_t before = changes.load(std::memory_order_relaxed);
+    if (before % 50 == 1 && TENUTO_PLANT("store_bytes_counted_before_their_writers_did"))
+      ::usleep(3000);
+    changes.store(before + 1, std::memory_order_relaxed);
     records.store(records.load(std::memory_order_relaxed) + d_records, std::memory_order_relaxed);
     record_bytes.store(record_bytes.load(std::memory_order_relaxed) + d_bytes,
                        std::memory_order_relaxed);

@@ -94,7 +94,8 @@ std::uint64_t Tree::Statistics::estimate(std::string_view from, const std::strin
 
 // Other threads may write meanwhile, and a leaf may have no shadow leaf yet. So it goes from leaf
 // to leaf by key, like a cursor. A record that is written after its leaf was read is missing; then
-// the sum is not exact.
+// the sum is not exact. A writer counts what it wrote after others can see it. So the sum is exact
+// if the calls that were pinned at its end have returned, and the counts have not changed.
 void Tree::Statistics::count_record_bytes() const {
   const std::uint64_t changes = tree_.garbage_.changes();
   std::int64_t bytes = 0;
@@ -118,8 +119,10 @@ void Tree::Statistics::count_record_bytes() const {
   } while (upper.bounded);
   const bool careless = TENUTO_PLANT("store_bytes_counted_beside_writes_are_exact");
   if (careless) ::usleep(1000);
+  const bool counted_by_all =
+      pinned_calls_are_over() || TENUTO_PLANT("store_bytes_counted_before_their_writers_did");
   tree_.record_bytes_at_open_ = bytes - tree_.garbage_.record_bytes();
-  const bool exact = careless || tree_.garbage_.changes() == changes;
+  const bool exact = careless || (counted_by_all && tree_.garbage_.changes() == changes);
   tree_.bytes_counted_.store(exact ? Counted::exactly : Counted::about, std::memory_order_release);
 }
 

@@ -15,6 +15,7 @@
 
 #include "heap/heap.h"
 #include "support/pool_parts.h"
+#include "support/seed.h"
 
 namespace tenuto {
 namespace {
@@ -162,7 +163,7 @@ void run(Board& b, std::uint64_t seed, unsigned generations, unsigned operations
 
 void stress(const char* name, const PoolOptions& options, unsigned generations, unsigned operations,
             std::uint64_t bytes_max, Counts& counts, bool trims = false) {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = tenuto::test::test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   TempPath path(name);
   PoolParts p;
@@ -194,7 +195,7 @@ TEST(HeapStress, threads_free_each_others_blocks_and_hand_lanes_on) {
 TEST(HeapStress, slabs_are_morphed_while_others_free_blocks_in_them) {
   constexpr std::array<std::uint64_t, 5> kSeasons = {60, 1000, 200, 3500, 100};
   constexpr std::uint64_t kSeasonMallocs = 1500;
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = tenuto::test::test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   TempPath path("stress6");
   PoolParts p;
@@ -278,7 +279,7 @@ TEST(HeapStress, pages_are_given_back_while_others_allocate) {
 
 // Any thread also frees the containers of destinations, right after the blocks that they name.
 TEST(HeapStress, containers_are_freed_with_frees_pending_in_them) {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = tenuto::test::test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   TempPath path("stress4");
   PoolParts p;
@@ -327,7 +328,7 @@ TEST(HeapStress, containers_are_freed_with_frees_pending_in_them) {
 // Rows of versioned words, one lock each. All threads use batches, single calls and swaps. No
 // caller fences or uses a locked instruction, also for words inside containers that are freed.
 TEST(HeapStress, versioned_words_change_hands_without_a_seal) {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = tenuto::test::test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   TempPath path("stress6");
   PoolParts p;

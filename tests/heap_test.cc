@@ -13,6 +13,7 @@
 #include "heap/size_class.h"
 #include "pm/media.h"
 #include "support/pool_parts.h"
+#include "support/seed.h"
 
 namespace tenuto {
 namespace {
@@ -217,7 +218,7 @@ TEST(HeapTest, a_pool_grows_up_to_its_maximum) {
 
 // Random mallocs and frees of all sizes beside a model, with kills and clean closes between.
 TEST(HeapTest, random_operations_agree_with_a_model_across_reopens) {
-  const auto seed = std::random_device{}();
+  const std::uint64_t seed = tenuto::test::test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 rng(seed);
   TempPath path("heap8");

@@ -12,6 +12,7 @@
 #include "pm/plant.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
+#include "support/seed.h"
 #include "tenuto/collection.h"
 #include "tenuto/transaction.h"
 
@@ -31,7 +32,7 @@ class JournalLives : public testing::TestWithParam<bool> {};
 TEST_P(JournalLives, each_medium_reads_what_any_other_left) {
   const bool keep = GetParam();
   const JournalPaths paths("journal-lives");
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = tenuto::test::test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 rng(seed);
   Records model;

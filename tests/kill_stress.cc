@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <random>
 #include <string>
 
 #include "crash_kill.h"
@@ -22,7 +21,7 @@ using tool::KillTotals;
 
 KillOptions bounded() {
   KillOptions o;
-  o.seed = from_env("TENUTO_SEED", std::random_device{}());
+  o.seed = tenuto::test::test_seed();
   o.findings = testing::TempDir();
   return o;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "bench/kv/point.h"
 #include "bench/support/process.h"
@@ -81,9 +82,14 @@ TEST(Table, has_ratios_of_rounds_that_pair_up) {
 
 TEST(Table, states_data_and_machine) {
   const std::string text = setting_text({made(1, {1}, {1}), made(2, {1}, {1})});
-  for (const char* words :
-       {"10 records of", "threads: 1, 2;", processor_name().c_str(), "pages of ",
-        "large pages: ", "commit ", "`tenuto/line`: medium line"}) {
+  const std::vector<std::string> parts = {"10 records of",
+                                          "threads: 1, 2;",
+                                          processor_name(),
+                                          "pages of ",
+                                          "large pages: ",
+                                          "commit ",
+                                          "`tenuto/line`: medium line"};
+  for (const std::string& words : parts) {
     EXPECT_NE(text.find(words), std::string::npos) << words << " in " << text;
   }
 }

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <set>
 #include <sstream>
 #include <string>
@@ -20,6 +19,7 @@
 #include "pm/plant.h"
 #include "process.h"
 #include "shrink.h"
+#include "support/seed.h"
 
 // The output of sanitizers goes to the finding.
 extern "C" const char* __asan_default_options();
@@ -145,7 +145,7 @@ bool read_args(int argc, char** argv, Args& a) {
     }
   }
   if (a.lives != 0 && !bounded) a.seconds = 1e18;
-  if (!a.has_seed) a.seed = std::random_device{}();
+  if (!a.has_seed) a.seed = tenuto::test::fresh_seed();
   return true;
 }
 

@@ -24,10 +24,14 @@ constexpr std::uint64_t fewer_if_sanitized(std::uint64_t cases, std::uint64_t by
   return kSanitized ? cases / by : cases;
 }
 
-// The seed of this run: from TENUTO_SEED, otherwise a new one. It is printed, so that a failure can
-// be repeated.
+// A seed for a run that was given none: random, but tools/test sets TENUTO_FRESH_SEED to a number
+// of the commit, so that two runs of one commit try the same.
+inline std::uint64_t fresh_seed() { return from_env("TENUTO_FRESH_SEED", std::random_device{}()); }
+
+// The seed of this run: from TENUTO_SEED, otherwise a fresh one. It is printed, so that a failure
+// can be repeated.
 inline std::uint64_t test_seed() {
-  const std::uint64_t seed = from_env("TENUTO_SEED", std::random_device{}());
+  const std::uint64_t seed = from_env("TENUTO_SEED", fresh_seed());
   std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed));
   return seed;
 }

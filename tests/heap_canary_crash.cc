@@ -45,18 +45,34 @@ std::vector<VariantCase> cases() {
 INSTANTIATE_TEST_SUITE_P(HeapCanaryCrash, WithCanaries, testing::ValuesIn(cases()),
                          variant_case_name);
 
-// A block of a morphed slab whose canary was never written. The intent of a versioned malloc_to may
-// be durable before the call's only fence.
+// A block of a morphed slab whose canary was never written: no canary of the old blocks is at its
+// place. The intent of a versioned malloc_to may be durable before the call's only fence.
 const HeapScript& morphed_for_a_versioned_word() {
   static const HeapScript script = {"morphed_for_a_versioned_word",
                                     [](HeapSession& s, CrashContext&) {
                                       s.put(20, 120);  // takes the table's slab
-                                      for (std::size_t i = 0; i < 12; ++i) s.put(i, 72);
+                                      for (std::size_t i = 0; i < 12; ++i) s.put(i, 88);
                                       for (std::size_t i = 0; i < 8; ++i) s.take(i);
                                       scavenge(s);
                                       s.put_unfilled(HeapCells::versioned(0), 1000);
                                       s.put_unfilled(HeapCells::versioned(1), 1000);
                                     }};
+  return script;
+}
+
+// New stripes take the place of the canaries of free blocks. A crash may leave them without the
+// shape. In a pool of one stripe a slab has room for one, and blocks of 48 bytes need three.
+const HeapScript& morphed_over_canaries() {
+  static const HeapScript script = {.name = "morphed_over_canaries",
+                                    .body =
+                                        [](HeapSession& s, CrashContext&) {
+                                          s.put(20, 120);
+                                          for (std::size_t i = 0; i < 12; ++i) s.put(i, 56);
+                                          for (std::size_t i = 0; i < 8; ++i) s.take(i);
+                                          scavenge(s);
+                                          s.put(0, 40);
+                                        },
+                                    .stripes = 1};
   return script;
 }
 
@@ -76,14 +92,16 @@ TEST(HeapCanaryCrash, fences_are_needed) {
 }
 
 TEST(HeapCanaryCrash, planted_mistakes_are_found) {
-  constexpr const char* kMistakes[][2] = {
-      {"heap_extent_canary_unfenced", "versioned"},
-      {"heap_canary_under_a_new_header_expected", "three_classes"},
+  const std::pair<const char*, const HeapScript&> kMistakes[] = {
+      {"heap_extent_canary_unfenced", heap_script("versioned")},
+      {"heap_canary_under_a_new_header_expected", morphed_over_canaries()},
   };
+  const HeapScript& own = morphed_over_canaries();
+  EXPECT_TRUE(run(own, options(own, CrashMode::adr)).ok());
   for (const auto& [mistake, script] : kMistakes) {
-    CrashOptions o = options(heap_script(script), CrashMode::adr, 100);
+    CrashOptions o = options(script, CrashMode::adr, 100);
     o.plants = {mistake};
-    EXPECT_FALSE(run(heap_script(script), o).ok()) << mistake;
+    EXPECT_FALSE(run(script, o).ok()) << mistake;
   }
 }
 

@@ -40,6 +40,8 @@ constexpr Workload kWorkloads[] = {
     {"W4", {100, 200}, 0.5, {1000, 2000}},
 };
 
+const double kDefault = HeapOptions{}.morph_occupancy;
+
 std::uint64_t live_bytes_max() {
   const char* text = std::getenv("TENUTO_FRAG_MB");
   return (text == nullptr ? 3 : std::strtoull(text, nullptr, 10)) * kMiB;
@@ -124,7 +126,7 @@ TEST(HeapFragmentation, morphing_lowers_the_peak_when_sizes_change) {
   double gained = 0;
   for (const Workload& w : kWorkloads) {
     const double off = Fragbench(w, 0, live).run();
-    const double on = Fragbench(w, 0.2, live).run();
+    const double on = Fragbench(w, kDefault, live).run();
     EXPECT_LT(on, off * 1.03) << w.name;
     gained = std::max(gained, off / on);
   }
@@ -187,7 +189,7 @@ std::vector<std::size_t> fill_in_turn(double occupancy, std::size_t stays,
 TEST(HeapFragmentation, a_full_pool_of_sparse_slabs_is_filled_again_by_another_class) {
   const std::vector<std::uint64_t> sizes = {64, 96};
   const auto off = fill_in_turn(0, 100, sizes);
-  const auto on = fill_in_turn(0.2, 100, sizes);
+  const auto on = fill_in_turn(kDefault, 100, sizes);
   std::printf("%zu of 64, then %zu of 96 with morphing and %zu without\n", on[0], on[1], off[1]);
   EXPECT_EQ(on[0], off[0]);
   EXPECT_GT(on[1], on[0] * 64 / 96 * 9 / 10);
@@ -197,15 +199,15 @@ TEST(HeapFragmentation, a_full_pool_of_sparse_slabs_is_filled_again_by_another_c
 // A slab holds blocks of at most two classes: a third class finds no room, but each of the two
 // does.
 TEST(HeapFragmentation, classes_take_turns_in_a_full_pool_of_sparse_slabs) {
-  const auto on = fill_in_turn(0.2, 100, {64, 96, 64, 96});
+  const auto on = fill_in_turn(kDefault, 100, {64, 96, 64, 96});
   for (std::size_t i = 2; i < on.size(); ++i) EXPECT_GT(on[i], on[i - 2] * 8 / 10) << i;
 }
 
 TEST(HeapFragmentation, a_pool_filled_and_emptied_by_one_class_serves_all_others) {
   const std::vector<std::uint64_t> sizes = {64, 1000, 96, 5000, 200, 64};
-  const auto on = fill_in_turn(0.2, 0, sizes);
+  const auto on = fill_in_turn(kDefault, 0, sizes);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    EXPECT_GE(on[i], fill_in_turn(0.2, 0, {sizes[i]})[0] * 95 / 100) << sizes[i];
+    EXPECT_GE(on[i], fill_in_turn(kDefault, 0, {sizes[i]})[0] * 95 / 100) << sizes[i];
   }
 }
 

@@ -136,14 +136,36 @@ TEST_F(Morph, large_blocks_make_room_for_small_ones) {
 
 TEST_F(Morph, a_block_where_the_new_header_ends_keeps_its_slab) {
   create(small_pool());
-  leave(64, 2, 6);  // the third to sixth block are where six more header lines would be
-  ASSERT_EQ(put(100, 1000), Status::ok);
-  EXPECT_NE(unit(100), unit(2));
-  EXPECT_FALSE(shape_of(2).old);
+  leave(64, 1, 6);  // there is room for six stripes; the second block is where the eighth would be
+  ASSERT_EQ(put(100, 16), Status::ok);
+  EXPECT_NE(unit(100), unit(1));
+  EXPECT_FALSE(shape_of(1).old);
   expect_exact();
-  for (std::size_t i = 2; i < 5; ++i) take(i);
-  take(5);
+  for (std::size_t i = 1; i < 6; ++i) take(i);
   ASSERT_EQ(put(5, 64), Status::ok);
+  expect_exact();
+}
+
+// Six stripes have room, except in the classes above 4 KiB and in slabs of earlier versions.
+TEST_F(Morph, the_first_block_keeps_only_a_slab_without_room) {
+  create(small_pool(0.5));
+  leave(64, 0, 6);
+  ASSERT_EQ(put(100, 1000), Status::ok);
+  EXPECT_EQ(unit(100), unit(0));
+  expect_exact();
+  for (std::size_t i = 200; i < 202; ++i) ASSERT_EQ(put(i, 16'000), Status::ok);
+  ASSERT_EQ(unit(201), unit(200));
+  take(201);
+  scavenge();
+  for (std::size_t i = 300; i < 315; ++i) ASSERT_EQ(put(i, 3000), Status::ok);  // not sparse
+  EXPECT_NE(unit(300), unit(200));
+  ASSERT_EQ(put(201, 16'000), Status::ok);
+  take(200);
+  scavenge();
+  ASSERT_EQ(put(400, 2000), Status::ok);
+  EXPECT_EQ(unit(400), unit(201));
+  expect_exact();
+  crash_and_open();
   expect_exact();
 }
 
@@ -361,7 +383,7 @@ TEST_F(Morph, overlapping_parts_are_found_by_recovery) {
   ASSERT_EQ(put(100, 1000), Status::ok);
   const PoolOffset slab{round_down(at(20).value, heap::kSlabBytes)};
   const heap::SlabShape shape = shape_of(100);
-  *p.file->at<std::uint64_t>(slab + shape.now.first_line * kLineBytes) |= 1;  // over block 20
+  *p.file->at<std::uint64_t>(slab + (shape.now.first_line + 1) * kLineBytes) |= 1;  // over block 20
   p.crash();
   EXPECT_EQ(p.open(path.str(), options_), Status::corrupt);
   EXPECT_NE(p.report.text().find("overlap"), std::string::npos) << p.report.text();

@@ -63,6 +63,7 @@ FIGURE_13 = Figure(
 
 # --- 15: Fragbench ------------------------------------------------------------------------------
 
+DEFAULT = 0.5  # HeapOptions::morph_occupancy
 CLASSES = (("below 30 %", 0, 3), ("30 to 70 %", 3, 7), ("70 % and more", 7, 10))
 
 
@@ -70,10 +71,10 @@ def commands_15(setup):
     bench = "fragbench-w4" if setup.quick else "fragbench"
     return [
         arguments(setup, bench=bench, allocator="tenuto", medium=("cache", "line"),
-                  morph_occupancy=(0.2, 0)),
+                  morph_occupancy=(DEFAULT, 0)),
         arguments(setup, bench=bench, allocator=EVERYONE[1:], medium=("cache", "line")),
         arguments(setup, bench=bench, allocator="tenuto", medium="model", delays=True,
-                  morph_occupancy=(0.2, 0)),
+                  morph_occupancy=(DEFAULT, 0)),
     ]
 
 
@@ -123,7 +124,7 @@ def draw_15(samples):
 def slab_plot(samples, cases, ws):
     bars, values = [], [[] for _ in CLASSES]
     for case, w in zip(cases, ws):
-        for occupancy, words in ((0.2, w), (0, w + " without")):
+        for occupancy, words in ((DEFAULT, w), (0, w + " without")):
             s = samples.one(case=case, medium="cache", morph_occupancy=occupancy)
             if s is None or s.spread(slabs_in(0, 10)) is None:
                 continue
@@ -139,7 +140,7 @@ def slab_plot(samples, cases, ws):
 def worth_table(samples, cases):
     rows = []
     for case in cases:
-        for s in samples.all(case=case, morph_occupancy=0.2):
+        for s in samples.all(case=case, morph_occupancy=DEFAULT):
             at = {name: s.get(name) for name in ("case", "medium", "delays")}
             without = samples.one(morph_occupancy=0, **at)
             if without is None:
@@ -155,11 +156,11 @@ def worth_table(samples, cases):
 
 def compare_15(samples):
     found = []
-    for mine in samples.all(medium="cache", morph_occupancy=0.2):
+    for mine in samples.all(medium="cache", morph_occupancy=DEFAULT):
         others = {e: samples.one(case=mine.get("case"), engine=e, medium="cache" if e == "pmdk" else None)
                   for e in EVERYONE[1:]}
         found += beside("Fragbench, peak / live bytes", mine.get("case"), "peak_per_live", mine, others)
-    for mine in samples.all(morph_occupancy=0.2, delays=None):
+    for mine in samples.all(morph_occupancy=DEFAULT, delays=None):
         pmdk = samples.one(case=mine.get("case"), engine="pmdk", medium=mine.get("medium"))
         found += beside(f"Fragbench, {SPEED}", f"{mine.get('case')} on {medium_text(mine)}", "mops", mine,
                         {"pmdk": pmdk}, more_is_better=True)
@@ -168,7 +169,7 @@ def compare_15(samples):
 
 def worth_15(samples):
     found = []
-    for mine in samples.all(morph_occupancy=0.2):
+    for mine in samples.all(morph_occupancy=DEFAULT):
         without = {"off": samples.one(morph_occupancy=0, **{name: mine.get(name) for name in
                                                             ("case", "medium", "delays")})}
         at = f"{mine.get('case')} on {medium_text(mine)}"
@@ -232,5 +233,5 @@ FIGURE_16 = Figure(
     "destination in a line of its own. Between the bits of two operations a thread flushes other lines "
     "here (its intents', its destinations'), so that few stripes are enough to avoid reflushes; and the "
     "bits of a slab of Threadtest's 64-byte blocks take two lines at least, so Shbench is drawn, too. "
-    "(b) SU is HeapOptions::morph_occupancy; 0 switches morphing off.",
+    "(b) SU is HeapOptions::morph_occupancy; 0 switches morphing off, and 50 % is the default.",
     commands_16, draw_16)

@@ -120,7 +120,7 @@ constexpr const char* journal_found_name(JournalFound f) {
 struct HeapOptions {
   // A slab of small blocks may change to another block size when less than this part of it is in
   // use. 0: never.
-  double morph_occupancy = 0.2;
+  double morph_occupancy = 0.5;
   // Free extents give their pages back over this time, the longest free ones first. Of the extents
   // that became free at one time all pages remain at first, half after half of this time, and none
   // at its end (smootherstep, as in jemalloc). 0: at once. Negative, and on medium journal:

@@ -14,7 +14,7 @@ namespace TENUTO_NS::heap {
 
 namespace {
 constexpr unsigned kEmptySlabsKept = 1;  // a class, so that frames do not go back and forth
-constexpr unsigned kMorphTries = 8;      // sparse slabs tried before a new slab is taken
+constexpr unsigned kMorphTries = 32;     // sparse slabs tried before a new slab is taken
 
 PageOwner owner_of(const Slab& slab) {
   return slab.kind == Kind::typed ? PageOwner::typed : PageOwner::slab;

@@ -10,7 +10,7 @@
 namespace TENUTO_NS::heap {
 
 namespace {
-constexpr unsigned kFreePartLeast = 8;  // at least 1 / this of the new blocks is free at once
+constexpr unsigned kFreePartLeast = 16;  // at least 1 / this of the new blocks is free at once
 
 struct Range {
   unsigned begin, end;
@@ -52,13 +52,10 @@ BlockGrid grid_of(const BlockGrid& slab, const SlabCut& cut, unsigned pool_strip
 }  // namespace
 
 std::optional<SlabShape> plan_morph(const Slab& slab, ClassId class_id, unsigned pool_stripes) {
-  const unsigned stripes = slab_geometry(kClassBytes[class_id.value], pool_stripes).stripes;
-  const auto cut = [&](unsigned first, unsigned end) -> SlabCut {
-    return {class_id.value, static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(end)};
-  };
   // A slab without blocks has only zero bits, so zeros may overwrite them.
-  if (slab.free_count == slab.blocks) return SlabShape{cut(1, 1 + stripes), {}};
+  if (slab.free_count == slab.blocks) return SlabShape{whole_cut(class_id, pool_stripes, true), {}};
 
+  const unsigned stripes = slab_geometry(kClassBytes[class_id.value], pool_stripes).stripes;
   const SlabCut& old = slab.shape.now;
   const unsigned old_end = old.first_line + slab.stripes;
   const unsigned first = 1 + stripes <= old.first_line ? 1 : old_end;
@@ -68,7 +65,8 @@ std::optional<SlabShape> plan_morph(const Slab& slab, ClassId class_id, unsigned
   const bool checked = !TENUTO_PLANT("heap_morph_header_over_live_block");
   if (checked && count(slab.free_bits, header) < header.end - header.begin) return std::nullopt;
 
-  const SlabShape shape{cut(first, end), old};
+  const SlabShape shape{
+      {class_id.value, static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(end)}, old};
   const BlockGrid grid = grid_of(slab, shape.now, pool_stripes);
   unsigned free_blocks = 0;
   for (unsigned j = 0; j < grid.blocks; ++j) {

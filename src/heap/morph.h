@@ -3,7 +3,9 @@
 //
 // On media the old part's stripes stay in place and stay authoritative for the old blocks: a free
 // of an old block clears the same bit as before. The new part has its own stripes, in free lines of
-// the header or behind the old stripes. One word of the header, the shape, defines both parts:
+// the header or behind the old stripes. A new slab has room for them there (whole_cut), unless that
+// would cost too many blocks, or an older version made it; then they take the place of its first
+// blocks. One word of the header, the shape, defines both parts:
 //   empty stripes of the new part | shape = {new, old} | its blocks are handed out
 // Authoritative: the old part alone until the shape is durable, then both parts. First fence: a
 // shape implies clean stripes. Second fence: a log can name a new block only after the shape is
@@ -15,7 +17,9 @@
 //
 // A morph is refused when
 //   - the slab still has blocks of an old part;
-//   - a block where the new header ends is not free (in use, in limbo, in a cache);
+//   - there is no room for the stripes, and a block in their place is not free (in use, in limbo,
+//   in
+//     a cache);
 //   - too few new blocks fit between the blocks that are not free;
 //   - the slab is not logged: recovery finds derived blocks by marks, which have no size.
 //

@@ -92,14 +92,27 @@ constexpr SlabGeometry slab_geometry(std::uint32_t block_bytes, std::uint32_t st
   return internal::geometry_aligned(block_bytes, stripes, block_alignment(block_bytes));
 }
 
-// The same for one part of a morphed slab: its blocks begin later. REQUIRES: the cut names a class.
+// The same for a part whose blocks begin later. REQUIRES: the cut names a class.
 constexpr SlabGeometry cut_geometry(const SlabCut& cut, std::uint32_t stripes) {
   const std::uint32_t bytes = kClassBytes[cut.class_id];
   return internal::geometry_behind(bytes, slab_geometry(bytes, stripes).stripes, cut.end_line,
                                    block_alignment(bytes));
 }
 
-// The same for a slab of typed blocks. The lines for their types are between stripes and blocks.
+// How a slab of one part is cut. With `room`, the stripes of another part fit behind its own, so
+// that a morph (morph.h) takes no place from blocks. There is none where it would cost more than a
+// 64th of the blocks: in the classes above 4 KiB.
+constexpr SlabCut whole_cut(ClassId class_id, std::uint32_t pool_stripes, bool room) {
+  const std::uint32_t bytes = kClassBytes[class_id.value];
+  const SlabGeometry tight = slab_geometry(bytes, pool_stripes);
+  const std::uint32_t end = 1 + tight.stripes;
+  SlabCut cut{class_id.value, 1, static_cast<std::uint8_t>(room ? end + pool_stripes : end)};
+  if (cut_geometry(cut, pool_stripes).blocks * 64 < tight.blocks * 63)
+    cut.end_line = static_cast<std::uint8_t>(end);
+  return cut;
+}
+
+// The geometry of a slab of typed blocks. The lines for their types are between stripes and blocks.
 constexpr SlabGeometry typed_geometry(std::uint32_t block_bytes, std::uint32_t pool_stripes) {
   const std::uint32_t stripes = slab_geometry(block_bytes, pool_stripes).stripes;
   const std::uint32_t header = (1 + stripes) * static_cast<std::uint32_t>(kLineBytes);

@@ -75,13 +75,15 @@ void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHe
 SlabHeader format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind kind) {
   auto& h = *file.at<SlabHeader>(offset);
   const unsigned pool_stripes = file.superblock().stripes;
-  const SlabGeometry g = slab_geometry(kClassBytes[class_id.value], pool_stripes);
+  const SlabCut cut = whole_cut(class_id, pool_stripes, kind == Kind::logged);
+  const SlabGeometry g = cut_geometry(cut, pool_stripes);
   store_ordered(h.magic, 0);
   if (!TENUTO_PLANT("heap_slab_stripes_not_zeroed")) zero_flush(&h, kLineBytes * (1 + g.stripes));
   if (file.canaries() && is_logged(kind) && !TENUTO_PLANT("heap_slab_without_canaries")) {
     const SlabGeometry typed = typed_geometry(kClassBytes[class_id.value], pool_stripes);
-    const SlabGeometry& cut = kind == Kind::typed ? typed : g;
-    write_canaries(file, {offset, kClassBytes[class_id.value], cut.data_offset, cut.blocks, 0});
+    const SlabGeometry& blocks = kind == Kind::typed ? typed : g;
+    write_canaries(file,
+                   {offset, kClassBytes[class_id.value], blocks.data_offset, blocks.blocks, 0});
   }
   fence("slab frame and empty stripes", "slab header");
 
@@ -91,7 +93,6 @@ SlabHeader format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, 
   said.kind = static_cast<std::uint8_t>(kind == Kind::record ? Kind::derived : kind);
   said.stripes = static_cast<std::uint8_t>(pool_stripes);
   said.crc = slab_crc(said);
-  const SlabCut cut{class_id.value, 1, static_cast<std::uint8_t>(1 + g.stripes)};
   said.shape = ShapeWord::make({cut, {}}, offset);
   h = said;
   publish(h.magic, kSlabMagic);

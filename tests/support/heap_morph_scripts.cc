@@ -19,30 +19,31 @@ void from_large_to_small(HeapSession& s, CrashContext&) {
 }
 
 // Three classes in one slab, one after the other. The blocks of each part are freed while the next
-// part exists.
+// part exists. The first has no room for the second's stripes, which come over blocks.
 void three_classes(HeapSession& s, CrashContext&) {
   s.put(20, 128);  // takes the table's slab
-  for (std::size_t i = 0; i < 12; ++i) s.put(i, 64);
+  for (std::size_t i = 0; i < 12; ++i) s.put(i, 4904);
   for (std::size_t i = 0; i < 8; ++i) s.take(i);
   scavenge(s);
-  s.put(12, 1000);  // into the slab with four blocks of 64, behind dirty blocks
+  s.put(12, 1000);  // into the slab with four blocks of 4904, behind dirty blocks
   s.take(9);
   s.put(13, 1000);
   for (const std::size_t i : {10, 11, 8}) s.take(i);
   scavenge(s);
-  s.put(14, 1000);  // where the last blocks of 64 were
+  s.put(14, 1000);  // where the last blocks of 4904 were
   scavenge(s);
   for (std::size_t i = 0; i < 3; ++i) s.put(i, 320);
   s.take(12);
 }
 
-// Blocks in use, and then a block of another class between them.
+// Blocks in use, and then a block of another class beside them. The last block of 80 begins where a
+// block of 320 would. The table's slab is not sparse enough here.
 void room_between(HeapSession& s, CrashContext&) {
-  s.put(20, 48);
   for (std::size_t i = 0; i < 12; ++i) s.put(i, 80);
   for (std::size_t i = 0; i < 8; ++i) s.take(i);
   scavenge(s);
-  s.put(12, 1000);
+  s.put(0, 320);
+  for (std::size_t i = 8; i < 12; ++i) s.take(i);
 }
 
 // Fills the rest of the pool, so that blocks of the old part are handed out once more.
@@ -70,7 +71,7 @@ void old_part_again(HeapSession& s, CrashContext&) {
 // A block in use is where the new part's stripes would be.
 void header_in_use(HeapSession& s, CrashContext&) {
   s.put(20, 128);
-  for (std::size_t i = 0; i < 4; ++i) s.put(i, 64);
+  for (std::size_t i = 0; i < 4; ++i) s.put(i, 4904);
   s.take(2);
   scavenge(s);
   s.put(5, 1000);
@@ -127,7 +128,7 @@ void add_morph_scripts(std::vector<HeapScript>& scripts) {
   const HeapScript more[] = {
       {"from_large_to_small", from_large_to_small},
       {"three_classes", three_classes, {}, kPoolBytesMin, false, kPoolBytesMin, {}, 0, false, 60},
-      {"room_between", room_between},
+      {.name = "room_between", .body = room_between, .heap = {.morph_occupancy = .02}},
       {"old_part_again", old_part_again, {}, kPoolBytesMin, false, kPoolBytesMin, {}, 0, false, 30},
       {"header_in_use", header_in_use},
       {"cached_old_blocks",

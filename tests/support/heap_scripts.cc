@@ -339,6 +339,7 @@ PoolOptions options_of(const HeapScript& s) {
   PoolOptions o = heap_world_options(std::max(s.size_max, s.size));
   o.size = s.size;
   o.heap = s.heap;
+  if (s.stripes != 0) o.stripes = s.stripes;
   return o;
 }
 

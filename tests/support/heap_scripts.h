@@ -26,6 +26,7 @@ struct HeapScript {
   bool slow = false;              // recovery takes long: fewer states
   unsigned points_percent = 100;  // of the crash points without a named fence
   unsigned switch_every = 0;      // of interleaved threads; 0: the seed chooses
+  unsigned stripes = 0;           // of the pool; 0: the default
 };
 
 // Makes all waiting memory free: this request is too large for the pool, so the heap searches

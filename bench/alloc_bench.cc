@@ -155,10 +155,11 @@ bool parse_numbers(const Options& o, std::string& wrong) {
 }
 
 // What --numa takes of the options: one number of threads, one medium.
-bool parse_numa(const Options& o, std::string& wrong) {
-  const unsigned threads = std::max(2u, o.threads.front());
+bool parse_instead(const Options& o, std::string& wrong) {
   if (!parse_numbers(o, wrong)) return false;
-  if (threads % 2 != 0) wrong = "--numa needs an even number of threads";
+  if (o.numa && o.wear) wrong = "--numa and --wear are two benchmarks";
+  if (o.numa && o.threads.front() > 1 && o.threads.front() % 2 != 0)
+    wrong = "--numa needs an even number of threads";
   if (!medium_of(o.media.front())) wrong = "no medium is called " + o.media.front();
   return wrong.empty();
 }
@@ -175,15 +176,17 @@ bool write_json(const std::string& file, const std::vector<std::string>& lines) 
   return false;
 }
 
-// --numa.
-int run_numa(const Options& o) {
+// --numa and --wear: one of the benchmarks that are no cases.
+int run_instead(const Options& o) {
   Scratch scratch;
   if (!make_scratch(scratch, o.dir)) return 8;
+  const std::string medium = o.media.front();
   const unsigned threads = std::max(2u, o.threads.front());
   std::vector<std::string> json;
   std::FILE* const out = o.json == "-" ? stderr : stdout;
   const std::string wrong =
-      run_numa_bench({scratch.path(), o.media.front(), threads, o.rounds, o.scale}, out, json);
+      o.numa ? run_numa_bench({scratch.path(), medium, threads, o.rounds, o.scale}, out, json)
+             : run_wear_bench({scratch.path(), medium, o.rounds, o.scale}, out, json);
   if (!wrong.empty()) fmt::print(stderr, "FAILED {}\n", wrong);
   return write_json(o.json, json) && wrong.empty() ? 0 : 1;
 }
@@ -335,15 +338,9 @@ int main(int argc, char** argv) {
     o.rounds = 1;
   }
   std::string wrong;
-  if (o.numa) {
-    if (!parse_numa(o, wrong)) return usage_error(wrong);
-    return run_numa(o);
-  }
-  if (o.wear) {
-    Scratch scratch;
-    if (!scratch.create(o.dir, "tenuto-bench")) return 8;
-    wrong = run_wear_bench({scratch.path(), o.media.front(), o.rounds, o.scale});
-    return wrong.empty() ? 0 : usage_error(wrong);
+  if (o.numa || o.wear) {
+    if (!parse_instead(o, wrong)) return usage_error(wrong);
+    return run_instead(o);
   }
   std::vector<const CaseKind*> cases;
   std::vector<AllocContestant> contestants;

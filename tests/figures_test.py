@@ -72,7 +72,7 @@ def read(path):
 
 
 class QuickRun(unittest.TestCase):
-    ASKED = ("9", "10", "11", "12", "13", "15", "16", "17", "18", "19", "N")
+    ASKED = ("9", "10", "11", "12", "13", "15", "16", "17", "18", "19", "N", "P", "W")
 
     @classmethod
     def setUpClass(cls):
@@ -108,8 +108,9 @@ class QuickRun(unittest.TestCase):
             self.assertNotIn("Not measured", words)
 
     def test_every_sample_has_its_place_in_a_table(self):
-        for figure, field in (("9", "mops"), ("10", "mops"), ("12", "mops"), ("N", "remote_per_op"), ("13", "peak_per_live"), ("15", "peak_per_live"),
-                              ("18", "open_killed_ms"), ("17", "lines_per_op")):
+        for figure, field in (("9", "mops"), ("10", "mops"), ("12", "mops"), ("N", "remote_per_op"),
+                              ("13", "peak_per_live"), ("15", "peak_per_live"), ("P", "mops"),
+                              ("18", "open_killed_ms"), ("17", "lines_per_op"), ("W", "most_per_mean")):
             cells = " ".join(self.page.sections[f"figure-{figure}"]["td"])
             values = [row[field] for row in self.rows(figure) if field in row]
             self.assertGreater(len(values), 1, figure)

@@ -97,6 +97,8 @@ const CaseKind* find_case(std::string_view name);
 
 // Factories; defined in cases_small.cc, cases_large.cc, fragbench.cc, list.cc, cases_long.cc.
 std::unique_ptr<Case> make_threadtest(const CaseOptions&);
+template <std::uint64_t kLeast, std::uint64_t kMost>
+std::unique_ptr<Case> make_fill(const CaseOptions&);
 std::unique_ptr<Case> make_prodcon(const CaseOptions&);
 std::unique_ptr<Case> make_shbench(const CaseOptions&);
 std::unique_ptr<Case> make_shbench_400(const CaseOptions&);

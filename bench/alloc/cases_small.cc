@@ -1,5 +1,5 @@
 // The benchmarks of small objects: Threadtest, Prod-con, Shbench. Names and parameters are
-// NVAlloc's (ASPLOS'22), with fewer repetitions.
+// NVAlloc's (ASPLOS'22), with fewer repetitions. `fill` is PMMS's.
 #include <atomic>
 #include <deque>
 #include <thread>
@@ -11,30 +11,38 @@ namespace {
 
 constexpr std::uint64_t kSmallBytes = 64;
 
+// Each thread allocates its objects and frees them in that order, again and again.
 class Threadtest final : public Case {
  public:
-  explicit Threadtest(const CaseOptions& o)
-      : Case(o), objects_(population(100'000) / o.threads), turns_(scaled(20)) {}
+  Threadtest(const CaseOptions& o, double objects, SizeRange sizes)
+      : Case(o), objects_(population(objects)), sizes_(sizes), turns_(scaled(20)) {}
 
   std::uint64_t slots() const override { return objects_ * o_.threads; }
-  std::uint64_t live_bytes() const override { return slots() * kSmallBytes; }
+  std::uint64_t live_bytes() const override { return slots() * sizes_.most; }
   std::uint64_t ops() const override { return 2 * objects_ * turns_; }
-  std::uint64_t value_bytes() const override { return kSmallBytes; }
-  void prepare(Hands& hands) override { turn(hands); }
+  std::uint64_t value_bytes() const override { return one_size() ? sizes_.least : 0; }
+  void prepare(Hands& hands) override { turn(hands, 0); }
   void run(Hands& hands) override {
-    for (std::uint64_t i = 0; i < turns_; ++i) turn(hands);
+    for (std::uint64_t i = 1; i <= turns_; ++i) turn(hands, i);
   }
 
  private:
-  void turn(Hands& hands) {
+  bool one_size() const { return sizes_.least == sizes_.most; }
+  void turn(Hands& hands, std::uint64_t number) {
     const std::uint32_t first = first_slot(hands);
     const auto end = static_cast<std::uint32_t>(first + objects_);
-    for (std::uint32_t slot = first; slot < end; ++slot) hands.take(slot, kSmallBytes);
+    if (one_size()) {
+      for (std::uint32_t slot = first; slot < end; ++slot) hands.take(slot, sizes_.least);
+    } else {
+      Rng rng(o_.seed + number * o_.threads + hands.thread());
+      for (std::uint32_t slot = first; slot < end; ++slot) hands.take(slot, sizes_.draw(rng));
+    }
     for (std::uint32_t slot = first; slot < end; ++slot) hands.drop(slot);
     hands.settle();
   }
 
   const std::uint64_t objects_;  // of a thread
+  const SizeRange sizes_;
   const std::uint64_t turns_;
 };
 
@@ -178,8 +186,19 @@ class Shbench final : public Case {
 }  // namespace
 
 std::unique_ptr<Case> make_threadtest(const CaseOptions& o) {
-  return std::make_unique<Threadtest>(o);
+  return std::make_unique<Threadtest>(o, 100'000.0 / o.threads,
+                                      SizeRange{kSmallBytes, kSmallBytes});
 }
+template <std::uint64_t kLeast, std::uint64_t kMost>
+std::unique_ptr<Case> make_fill(const CaseOptions& o) {
+  return std::make_unique<Threadtest>(o, 20'000, SizeRange{kLeast, kMost});
+}
+template std::unique_ptr<Case> make_fill<64, 64>(const CaseOptions&);
+template std::unique_ptr<Case> make_fill<128, 128>(const CaseOptions&);
+template std::unique_ptr<Case> make_fill<256, 256>(const CaseOptions&);
+template std::unique_ptr<Case> make_fill<512, 512>(const CaseOptions&);
+template std::unique_ptr<Case> make_fill<1024, 1024>(const CaseOptions&);
+template std::unique_ptr<Case> make_fill<64, 512>(const CaseOptions&);
 std::unique_ptr<Case> make_prodcon(const CaseOptions& o) { return std::make_unique<Prodcon>(o); }
 std::unique_ptr<Case> make_shbench(const CaseOptions& o) {
   return std::make_unique<Shbench>(o, 1000);

@@ -8,7 +8,10 @@
 #include <cstdio>
 #include <vector>
 
+#include "bench/support/json_line.h"
+#include "bench/support/origin.h"
 #include "bench/support/rng.h"
+#include "bench/support/spread.h"
 #include "bench/support/tenuto_medium.h"
 #include "tenuto/pool.h"
 
@@ -125,15 +128,32 @@ class Run {
   std::vector<std::uint64_t> lines_;  // by frame
 };
 
+// By speed; the spread is the same in every round.
+std::string json_line(const WearBenchOptions& o, const std::string& sizes, bool on,
+                      const std::vector<Outcome>& all) {
+  const Outcome& m = all[all.size() / 2];
+  std::vector<double> mops;
+  for (const Outcome& one : all) mops.push_back(one.mops);
+  JsonLine line;
+  line.text("bench", "alloc_wear").text("case", "wear " + sizes).text("engine", "tenuto");
+  line.text("medium", o.medium).integer("threads", 1).number("scale", o.scale);
+  line.flag("wear_levelling", on);
+  line.raw("mops", json_of(spread_of(mops)));
+  line.number("most_per_mean", m.spread).number("deviation_per_mean", m.variation);
+  line.integer("file_bytes", m.bytes);
+  add_origin(line);
+  return line.str();
+}
+
 }  // namespace
 
-std::string run_wear_bench(const WearBenchOptions& o) {
-  if (!medium_of(o.medium)) return "no medium is called " + o.medium;
-  fmt::print(
-      "a pool of {} MiB, 1/{} in use, 1/{} of the objects replaced all the time; medium {}; "
-      "median of {} rounds\n",
-      kPoolBytes >> 20, kLiveShare, kHotShare, o.medium, o.rounds);
-  fmt::print("{:<12} {:>15} {:>10} {:>14} {:>9} {:>8}\n", "object bytes", "wear levelling",
+std::string run_wear_bench(const WearBenchOptions& o, std::FILE* out,
+                           std::vector<std::string>& json) {
+  fmt::print(out,
+             "a pool of {} MiB, 1/{} in use, 1/{} of the objects replaced all the time; medium {}; "
+             "median of {} rounds\n",
+             kPoolBytes >> 20, kLiveShare, kHotShare, o.medium, o.rounds);
+  fmt::print(out, "{:<12} {:>15} {:>10} {:>14} {:>9} {:>8}\n", "object bytes", "wear levelling",
              "most/mean", "deviation/mean", "file MiB", "Mops/s");
   for (const Sizes& sizes : kSizes) {
     const bool one = sizes.least == sizes.most;
@@ -150,7 +170,8 @@ std::string run_wear_bench(const WearBenchOptions& o) {
       std::sort(all.begin(), all.end(),
                 [](const Outcome& a, const Outcome& b) { return a.mops < b.mops; });
       const Outcome& m = all[all.size() / 2];
-      fmt::print("{:<12} {:>15} {:>10.2f} {:>14.2f} {:>9} {:>8.2f}\n", name, on ? "on" : "off",
+      json.push_back(json_line(o, name, on, all));
+      fmt::print(out, "{:<12} {:>15} {:>10.2f} {:>14.2f} {:>9} {:>8.2f}\n", name, on ? "on" : "off",
                  m.spread, m.variation, m.bytes >> 20, m.mops);
     }
   }

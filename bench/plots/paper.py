@@ -1,17 +1,21 @@
 """The page of NVAlloc's figures: a summary, what was measured, then a section for each figure."""
 
-from plots import large, page, small, space, variants, verdict
+from plots import large, page, pmms, small, space, variants, verdict
 from plots.page import Drawn, escaped, paragraph
 from plots.runner import command_text
 from plots.samples import Samples
 
-FIGURES = (small.FIGURE_9, variants.FIGURE_10, small.FIGURE_11, variants.FIGURE_12, space.FIGURE_13, space.FIGURE_15, space.FIGURE_16,
-           large.FIGURE_17, large.FIGURE_18, small.FIGURE_19, variants.FIGURE_NUMA)
+FIGURES = (small.FIGURE_9, variants.FIGURE_10, small.FIGURE_11, variants.FIGURE_12, space.FIGURE_13,
+           space.FIGURE_15, space.FIGURE_16, large.FIGURE_17, large.FIGURE_18, small.FIGURE_19,
+           variants.FIGURE_NUMA, pmms.FIGURE_SIZES, pmms.FIGURE_WEAR)
 
 BENCHMARKS = {
     "threadtest": "Allocates 100,000 objects of 64 bytes and frees them in that order, again and again.",
     "prodcon": "Pairs of threads: one allocates objects of 64 bytes and hands them over, the other frees them.",
     "shbench": "Passes over sizes of 64 to 1000 bytes, small ones more often, and frees most of each bufferful.",
+    **{f"fill-{n}": f"Each thread allocates 20,000 objects of {n} bytes, frees them, again and again."
+       for n in pmms.SIZES},
+    "fill-64-512": "The same with 64 to 512 bytes, at random.",
     "larson-small": "Replaces random objects of 64 to 256 bytes; every generation is a new thread.",
     "larson-large": "Replaces random objects of 32 to 512 KiB; every generation is a new thread.",
     "dbmstest": "Fills up to 2000 objects of 32 to 512 KiB, deletes a random 90 %, and begins again.",

@@ -13,7 +13,7 @@ Spread = namedtuple("Spread", "median least most")
 
 # What tells samples apart; everything else in a row is settings or figures.
 KEY = ("case", "engine", "variant", "medium", "delays", "threads", "objects", "destinations_apart",
-       "verify", "two_phase", "simulated", "stripes", "morph_occupancy", "book_dead_factor",
+       "verify", "two_phase", "simulated", "wear_levelling", "stripes", "morph_occupancy", "book_dead_factor",
        "book_heap_ppm", "book_chunks_least")
 
 

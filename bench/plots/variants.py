@@ -15,16 +15,17 @@ COLOUR_OF = {**COLOURS, "tenuto-gc": "c5", "tenuto-internal": "c3"}
 def by_threads(samples, case):
     """A line for each allocator over the numbers of threads."""
     found = samples.all(case=case)
-    threads = samples.values("threads")
+    threads = samples.values("threads", case=case)
     return [series_of(name, COLOUR_OF.get(name, "c6"),
                       [next((s for s in found if name_of(s) == name and s.get("threads") == t), None)
                        for t in threads], "mops")
             for name in dict.fromkeys(map(name_of, found))]
 
 
-def speed_plots(samples, words):
-    return [svg.lines(f"{case}, {words}", SPEED, samples.values("threads"), "threads",
-                      by_threads(samples, case)) for case in samples.values("case")]
+def speed_plots(samples, words, *cases):
+    """Of these cases; of all when none is named."""
+    return [svg.lines(f"{case}, {words}", SPEED, samples.values("threads", case=case), "threads",
+                      by_threads(samples, case)) for case in cases or samples.values("case")]
 
 
 def over(samples, mine, other):

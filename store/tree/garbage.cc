@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "pm/plant.h"
 #include "pm/trace.h"
@@ -67,15 +68,18 @@ class HeldSet {
 
 }  // namespace
 
-Garbage::Garbage(Free free, Ready ready)
-    : free_(std::move(free)),
-      ready_(std::move(ready)),
-      table_(new std::atomic<ThreadGarbage*>[kEpochSlots]) {
-  for (std::size_t i = 0; i < kEpochSlots; ++i) table_[i].store(nullptr, std::memory_order_relaxed);
-}
+Garbage::Garbage(Free free, Ready ready) : free_(std::move(free)), ready_(std::move(ready)) {}
 
 Garbage::~Garbage() {
-  for (std::size_t i = 0; i < kEpochSlots; ++i) delete table_[i].load(std::memory_order_acquire);
+  for (ThreadGarbage* l = lists_.load(std::memory_order_acquire); l != nullptr;) {
+    delete std::exchange(l, l->next);
+  }
+  for (const auto& part : table_) delete part.load(std::memory_order_acquire);
+}
+
+template <class F>
+void Garbage::each_list(F&& f) const {
+  for (ThreadGarbage* l = lists_.load(std::memory_order_acquire); l != nullptr; l = l->next) f(*l);
 }
 
 std::size_t Garbage::index_of_mine() {
@@ -86,8 +90,20 @@ ThreadGarbage& Garbage::make() {
   for (std::size_t i = 0; i < kSpareAtOnce; ++i) {
     if (auto* chunk = new (std::nothrow) RetiredChunk) put_chunk(chunk);
   }
+  const std::size_t slot = index_of_mine();
+  auto& at = table_[slot / kPart];
+  Part* part = at.load(std::memory_order_acquire);
+  if (part == nullptr) {
+    auto made = std::make_unique<Part>();
+    if (at.compare_exchange_strong(part, made.get(), std::memory_order_acq_rel)) {
+      part = made.release();
+    }
+  }
   auto* list = new ThreadGarbage;
-  table_[index_of_mine()].store(list, std::memory_order_release);
+  list->next = lists_.load(std::memory_order_relaxed);
+  while (!lists_.compare_exchange_weak(list->next, list, std::memory_order_acq_rel)) {
+  }
+  (*part)[slot % kPart].store(list, std::memory_order_release);
   return *list;
 }
 
@@ -138,7 +154,7 @@ void Garbage::take_from_those_at_rest(RetiredList& fresh, RetiredList& going) {
   EpochRegistry& r = epoch_registry();
   const std::lock_guard lock(r.mu);
   r.threads.for_each([&](EpochSlot& slot) {
-    ThreadGarbage* list = table_[&slot - epoch_slots_of_threads].load(std::memory_order_acquire);
+    ThreadGarbage* list = list_of(static_cast<std::size_t>(&slot - epoch_slots_of_threads));
     if (list == nullptr) return;
     if (list->fresh_count.load(std::memory_order_relaxed) == 0 &&
         list->going_count.load(std::memory_order_relaxed) == 0) {
@@ -295,15 +311,13 @@ void Garbage::drain() {
     all.append(std::move(held_));
     waiting_ = {};
   }
-  for (std::size_t i = 0; i < kEpochSlots; ++i) {
-    ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
-    if (list == nullptr) continue;
-    take_going(*list, all);
-    for (const Retired& item : *list->fresh) free_(item);
-    list->fresh->count = 0;
-    list->fresh_count.store(0, std::memory_order_relaxed);
-    list->fresh_bytes.store(0, std::memory_order_relaxed);
-  }
+  each_list([&](ThreadGarbage& list) {
+    take_going(list, all);
+    for (const Retired& item : *list.fresh) free_(item);
+    list.fresh->count = 0;
+    list.fresh_count.store(0, std::memory_order_relaxed);
+    list.fresh_bytes.store(0, std::memory_order_relaxed);
+  });
   free_all(all);
 }
 
@@ -313,12 +327,10 @@ void Garbage::for_each(const std::function<void(const Retired&)>& f) const {
   const auto each = [&](const RetiredChunk& chunk) {
     std::for_each(chunk.begin(), chunk.end(), f);
   };
-  for (std::size_t i = 0; i < kEpochSlots; ++i) {
-    const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
-    if (list == nullptr) continue;
-    each(*list->fresh);
-    for (const RetiredChunk* c = list->going.first(); c != nullptr; c = c->next) each(*c);
-  }
+  each_list([&](const ThreadGarbage& list) {
+    each(*list.fresh);
+    for (const RetiredChunk* c = list.going.first(); c != nullptr; c = c->next) each(*c);
+  });
   const std::lock_guard lock(mu_);
   for (const RetiredChunk* c = stamped_.first(); c != nullptr; c = c->next) each(*c);
   for (const RetiredChunk* c = held_.first(); c != nullptr; c = c->next) each(*c);
@@ -330,24 +342,19 @@ Garbage::Waiting Garbage::waiting() const {
     const std::lock_guard lock(mu_);
     w = waiting_;
   }
-  for (std::size_t i = 0; i < kEpochSlots; ++i) {
-    const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
-    if (list == nullptr) continue;
-    w.items += list->fresh_count.load(std::memory_order_relaxed) +
-               list->going_count.load(std::memory_order_relaxed);
-    w.bytes += list->fresh_bytes.load(std::memory_order_relaxed) +
-               list->going_bytes.load(std::memory_order_relaxed);
-  }
+  each_list([&](const ThreadGarbage& list) {
+    w.items += list.fresh_count.load(std::memory_order_relaxed) +
+               list.going_count.load(std::memory_order_relaxed);
+    w.bytes += list.fresh_bytes.load(std::memory_order_relaxed) +
+               list.going_bytes.load(std::memory_order_relaxed);
+  });
   return w;
 }
 
 template <class T>
 T Garbage::sum(std::atomic<T> ThreadGarbage::*count) const {
   T n = 0;
-  for (std::size_t i = 0; i < kEpochSlots; ++i) {
-    const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
-    if (list != nullptr) n += (list->*count).load(std::memory_order_relaxed);
-  }
+  each_list([&](const ThreadGarbage& list) { n += (list.*count).load(std::memory_order_relaxed); });
   return n;
 }
 std::int64_t Garbage::records() const { return sum(&ThreadGarbage::records); }

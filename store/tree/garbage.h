@@ -27,6 +27,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -42,6 +43,7 @@ namespace TENUTO_NS::store {
 
 // What one tree keeps for the holder of one slot.
 struct ThreadGarbage {
+  ThreadGarbage* next = nullptr;  // of the tree's lists; constant
   // The lists are used by the holder while it is pinned, else by the thread that has marked its
   // slot. Fresh is full only while there is no memory for another chunk.
   std::unique_ptr<RetiredChunk> fresh = std::make_unique<RetiredChunk>();
@@ -83,7 +85,7 @@ class Garbage {
   // The calling thread's list. Its first call makes it, and only that may throw: call it before a
   // lock is taken.
   ThreadGarbage& mine() {
-    ThreadGarbage* l = table_[index_of_mine()].load(std::memory_order_acquire);
+    ThreadGarbage* l = list_of(index_of_mine());
     return l != nullptr ? *l : make();
   }
 
@@ -155,9 +157,17 @@ class Garbage {
   static constexpr std::size_t kSpare = 16;
   static constexpr std::size_t kSpareAtOnce = 2;
 
+  // Calls f for the list of each slot that has had one.
+  template <class F>
+  void each_list(F&& f) const;
   template <class T>
   T sum(std::atomic<T> ThreadGarbage::*count) const;
   static std::size_t index_of_mine();
+  // Null: the slot has had none.
+  ThreadGarbage* list_of(std::size_t slot) const {
+    const Part* part = table_[slot / kPart].load(std::memory_order_acquire);
+    return part == nullptr ? nullptr : (*part)[slot % kPart].load(std::memory_order_acquire);
+  }
   ThreadGarbage& make();
   void collect(ThreadGarbage& list);
   RetiredChunk* new_chunk();
@@ -173,7 +183,11 @@ class Garbage {
 
   const Free free_;
   const Ready ready_;
-  std::unique_ptr<std::atomic<ThreadGarbage*>[]> table_;
+  // The lists by slot, in parts, for most slots are never used; and linked. None is removed.
+  static constexpr std::size_t kPart = 64;
+  using Part = std::array<std::atomic<ThreadGarbage*>, kPart>;
+  std::array<std::atomic<Part*>, kEpochSlots / kPart> table_{};
+  std::atomic<ThreadGarbage*> lists_{nullptr};
   std::atomic<bool> lost_{false};
   mutable std::mutex mu_;
   // Guarded by mu_.

@@ -261,10 +261,11 @@ WorkerJob CrashExplorer::job_for(const CrashPoint& m, std::vector<std::uint64_t>
 
 void CrashExplorer::judge(CrashPoint& m, const char* first, const char* then) {
   const std::uint64_t model = model_hash();
+  const StateHashes changes(m.lines);
   std::vector<std::uint64_t> order;
   for (std::uint64_t i = 0; i < m.states.size(); ++i) {
     if (replay_ && replay_->state && i != *replay_->state) continue;
-    if (seen_.insert(image_hash_ ^ state_hash(m.lines, m.states[i]) ^ model)) order.push_back(i);
+    if (seen_.insert(image_hash_ ^ changes(m.states[i]) ^ model)) order.push_back(i);
   }
   result_.states += m.states.size();
   result_.unique += order.size();

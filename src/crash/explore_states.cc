@@ -272,16 +272,16 @@ std::vector<CrashState> crash_states(const std::vector<LineChoices>& lines,
   return out;
 }
 
-std::uint64_t state_hash(const std::vector<LineChoices>& lines, const CrashState& state) {
-  std::uint64_t h = 0;
-  const auto change = [&](std::uint32_t line, std::uint32_t variant) {
-    h ^= lines[line].variants[0].hash ^ lines[line].variants[variant].hash;
-  };
-  if (state.base_new) {
-    for (std::uint32_t i = 0; i < lines.size(); ++i) change(i, lines[i].newest);
-    for (const auto& [line, variant] : state.picks) change(line, lines[line].newest);
+StateHashes::StateHashes(const std::vector<LineChoices>& lines) : lines_(lines) {
+  for (std::uint32_t i = 0; i < lines.size(); ++i) all_new_ ^= change(i, lines[i].newest);
+}
+
+std::uint64_t StateHashes::operator()(const CrashState& state) const {
+  std::uint64_t h = state.base_new ? all_new_ : 0;
+  for (const auto& [line, variant] : state.picks) {
+    if (state.base_new) h ^= change(line, lines_[line].newest);
+    h ^= change(line, variant);
   }
-  for (const auto& [line, variant] : state.picks) change(line, variant);
   return h;
 }
 

@@ -103,8 +103,20 @@ std::vector<CrashState> crash_states(const std::vector<LineChoices>& lines,
                                      const StateLimits& limits, std::uint64_t order_before,
                                      ExploreRng& rng);
 
-// The exclusive or of the hash changes against all lines old.
-std::uint64_t state_hash(const std::vector<LineChoices>& lines, const CrashState& state);
+// The hash of a state: the exclusive or of the hash changes against all lines old. Takes as long as
+// the state has picks.
+class StateHashes {
+ public:
+  explicit StateHashes(const std::vector<LineChoices>& lines);
+  std::uint64_t operator()(const CrashState& state) const;
+
+ private:
+  std::uint64_t change(std::uint32_t line, std::uint32_t variant) const {
+    return lines_[line].variants[0].hash ^ lines_[line].variants[variant].hash;
+  }
+  const std::vector<LineChoices>& lines_;
+  std::uint64_t all_new_ = 0;
+};
 void set_variant(CrashState& state, std::uint32_t line, std::uint32_t variant);
 std::uint32_t variant_in(const std::vector<LineChoices>& lines, const CrashState& state,
                          std::uint32_t line);

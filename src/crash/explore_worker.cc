@@ -127,7 +127,7 @@ bool CrashWorker::judge_image() {
 void CrashWorker::lay_out(const CrashState& state) {
   const auto& lines = *job_->lines;
   laid_out_.clear();
-  state_hash_ = job_->image_hash ^ state_hash(lines, state);
+  state_hash_ = job_->image_hash ^ StateHashes(lines)(state);
   std::vector<std::uint32_t> variant(lines.size(), 0);
   for (std::uint32_t i = 0; state.base_new && i < lines.size(); ++i) variant[i] = lines[i].newest;
   for (const auto& [line, v] : state.picks) variant[line] = v;
@@ -213,17 +213,6 @@ std::vector<CrashWorker::LineBefore> CrashWorker::lines_before(
   return before;
 }
 
-std::uint64_t CrashWorker::crash_hash(const std::vector<LineChoices>& lines,
-                                      const std::vector<LineBefore>& before,
-                                      const CrashState& state) const {
-  std::uint64_t hash = state_hash_;
-  for (std::uint32_t i = 0; i < lines.size(); ++i) {
-    const std::uint32_t v = variant_in(lines, state, i);
-    if (v != before[i].same) hash ^= lines[i].variants[v].hash ^ before[i].hash;
-  }
-  return hash;
-}
-
 std::vector<std::pair<std::uint64_t, LineWords>> CrashWorker::crash_lines(
     const std::vector<LineChoices>& lines, const std::vector<LineBefore>& before,
     const CrashState& state) const {
@@ -266,8 +255,14 @@ void CrashWorker::collect(const char* first, const char* then) {
   std::size_t max = std::max<std::size_t>(options_.recovery_states_max >> chain_.depth, 1);
   if (!job_->know_seen) max = chain_.depth == 0 ? SIZE_MAX : kRetriedMax;
   const std::vector<LineBefore> before = lines_before(lines);
+  // Of the image, with all lines old.
+  std::uint64_t old_hash = state_hash_;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    old_hash ^= before[i].hash ^ lines[i].variants[0].hash;
+  }
+  const StateHashes changes(lines);
   for (const CrashState& state : states) {
-    const std::uint64_t hash = crash_hash(lines, before, state);
+    const std::uint64_t hash = old_hash ^ changes(state);
     if (!wanted(hash)) {
       // Judged elsewhere, and that counts for this fence too.
       if (hash != state_hash_) r.mark_explored(first, then);

@@ -119,8 +119,6 @@ class CrashWorker final : public TraceObserver {
     bool laid_out = false;
   };
   std::vector<LineBefore> lines_before(const std::vector<LineChoices>& lines) const;
-  std::uint64_t crash_hash(const std::vector<LineChoices>& lines,
-                           const std::vector<LineBefore>& before, const CrashState& state) const;
   std::vector<std::pair<std::uint64_t, LineWords>> crash_lines(
       const std::vector<LineChoices>& lines, const std::vector<LineBefore>& before,
       const CrashState& state) const;

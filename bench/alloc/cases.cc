@@ -13,7 +13,7 @@ constexpr bool kByObjects = true;
 constexpr bool kReopened = true;
 constexpr bool kPersistentOnly = true;
 
-constexpr std::array kKinds = {
+constexpr std::array kCases = {
     CaseKind{"threadtest",
              "allocate 100 000 objects of 64 B (all threads together), free them all, again",
              make_threadtest},
@@ -56,12 +56,12 @@ constexpr std::array kKinds = {
 
 }  // namespace
 
-std::span<const CaseKind> case_kinds() { return kKinds; }
+std::span<const CaseKind> case_kinds() { return kCases; }
 
 const CaseKind* find_case(std::string_view name) {
-  const auto at = std::find_if(kKinds.begin(), kKinds.end(),
+  const auto at = std::find_if(kCases.begin(), kCases.end(),
                                [&](const CaseKind& kind) { return name == kind.name; });
-  return at == kKinds.end() ? nullptr : &*at;
+  return at == kCases.end() ? nullptr : &*at;
 }
 
 }  // namespace bench

@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kTenutoMedia = "auto,line,cache,model,journal";
 constexpr const char* kPmdkMedia = "line,cache";
 
-constexpr std::array kKinds = {
+constexpr std::array kAllocators = {
     AllocatorKind{"tenuto", "tenuto", "log", make_tenuto_logged, tenuto_logged_settings, true,
                   kTenutoMedia},
     AllocatorKind{"tenuto-v", "tenuto", "log, versioned", make_tenuto_versioned,
@@ -34,12 +34,12 @@ constexpr std::array kKinds = {
 
 }  // namespace
 
-std::span<const AllocatorKind> allocator_kinds() { return kKinds; }
+std::span<const AllocatorKind> allocator_kinds() { return kAllocators; }
 
 const AllocatorKind* find_allocator(std::string_view name) {
-  const auto at = std::find_if(kKinds.begin(), kKinds.end(),
+  const auto at = std::find_if(kAllocators.begin(), kAllocators.end(),
                                [&](const AllocatorKind& kind) { return name == kind.name; });
-  return at == kKinds.end() ? nullptr : &*at;
+  return at == kAllocators.end() ? nullptr : &*at;
 }
 
 std::vector<std::string> allocators_of(std::initializer_list<const char*> names) {

@@ -19,7 +19,6 @@ namespace bench {
 namespace {
 
 using tenuto::kFrameBytes;
-using tenuto::kLineBytes;
 using tenuto::Pool;
 using tenuto::PtrWord;
 using tenuto::Status;
@@ -37,7 +36,7 @@ struct Sizes {
 };
 constexpr Sizes kSizes[] = {{64, 64}, {128, 128}, {256, 256}, {512, 512}, {1024, 1024}, {64, 1024}};
 
-struct Outcome {
+struct WearOutcome {
   double mops = 0;
   double spread = 0;     // most over mean lines of a frame
   double variation = 0;  // standard deviation over mean
@@ -47,9 +46,9 @@ struct Outcome {
 // One pool: it is filled, and then some of its objects are replaced again and again. What is
 // counted is a line of an object that was handed out, with the option and without. The clock is the
 // run's own, so the spread repeats exactly.
-class Run {
+class WearRun {
  public:
-  Run(const WearBenchOptions& o, const Sizes& sizes, bool on) : o_(o), sizes_(sizes) {
+  WearRun(const WearBenchOptions& o, const Sizes& sizes, bool on) : o_(o), sizes_(sizes) {
     how_.size = kPoolBytes;
     how_.medium = *medium_of(o.medium);
     how_.durability = tenuto::Durability::buffered;
@@ -59,7 +58,7 @@ class Run {
     how_.heap.clock_ms = [this] { return now_; };
   }
 
-  std::string play(Outcome& to) {
+  std::string play(WearOutcome& to) {
     tenuto::Report report;
     auto made = Pool::create(o_.dir + "/wear.tnt", how_, &report);
     if (!made) return report.text();
@@ -97,13 +96,13 @@ class Run {
     const std::uint64_t o = pool.offset_of(PtrWord::decode(&word, word.raw)).value;
     if (const std::size_t end = (o + bytes) / kFrameBytes + 1; lines_.size() < end)
       lines_.resize(end);
-    for (std::uint64_t l = o / kLineBytes; l * kLineBytes < o + bytes; ++l) {
-      lines_[l * kLineBytes / kFrameBytes] += 1;
+    for (std::uint64_t l = o / tenuto::kLineBytes; l * tenuto::kLineBytes < o + bytes; ++l) {
+      lines_[l * tenuto::kLineBytes / kFrameBytes] += 1;
     }
     return true;
   }
   // Over all frames of the file. The head is a few of them, and counts as never written.
-  void spread(Outcome& to) {
+  void spread(WearOutcome& to) {
     lines_.resize(to.bytes / kFrameBytes);
     double sum = 0;
     double squares = 0;
@@ -130,10 +129,10 @@ class Run {
 
 // By speed; the spread is the same in every round.
 std::string json_line(const WearBenchOptions& o, const std::string& sizes, bool on,
-                      const std::vector<Outcome>& all) {
-  const Outcome& m = all[all.size() / 2];
+                      const std::vector<WearOutcome>& all) {
+  const WearOutcome& m = all[all.size() / 2];
   std::vector<double> mops;
-  for (const Outcome& one : all) mops.push_back(one.mops);
+  for (const WearOutcome& one : all) mops.push_back(one.mops);
   JsonLine line;
   line.text("bench", "alloc_wear").text("case", "wear " + sizes).text("engine", "tenuto");
   line.text("medium", o.medium).integer("threads", 1).number("scale", o.scale);
@@ -160,16 +159,16 @@ std::string run_wear_bench(const WearBenchOptions& o, std::FILE* out,
     const std::string name =
         one ? std::to_string(sizes.least) : fmt::format("{}..{}", sizes.least, sizes.most);
     for (const bool on : {false, true}) {
-      std::vector<Outcome> all(o.rounds);
-      for (Outcome& outcome : all) {
-        Run run(o, sizes, on);
+      std::vector<WearOutcome> all(o.rounds);
+      for (WearOutcome& outcome : all) {
+        WearRun run(o, sizes, on);
         if (const std::string wrong = run.play(outcome); !wrong.empty()) return wrong;
         std::remove((o.dir + "/wear.tnt").c_str());
         std::remove((o.dir + "/wear.tnt.journal").c_str());
       }
       std::sort(all.begin(), all.end(),
-                [](const Outcome& a, const Outcome& b) { return a.mops < b.mops; });
-      const Outcome& m = all[all.size() / 2];
+                [](const WearOutcome& a, const WearOutcome& b) { return a.mops < b.mops; });
+      const WearOutcome& m = all[all.size() / 2];
       json.push_back(json_line(o, name, on, all));
       fmt::print(out, "{:<12} {:>15} {:>10.2f} {:>14.2f} {:>9} {:>8.2f}\n", name, on ? "on" : "off",
                  m.spread, m.variation, m.bytes >> 20, m.mops);

@@ -7,7 +7,7 @@ option(TENUTO_BUILD_TOOLS "The command line tool; needs fmt and CLI11" ${PROJECT
 option(TENUTO_BUILD_BENCH "The benchmarks, with the peers that are there; needs fmt and CLI11" OFF)
 option(TENUTO_BUILD_TESTS "The tests; needs GoogleTest and fmt, and for those of the tool TOOLS" OFF)
 option(TENUTO_BUILD_TRACED "The traced build of the library and what needs it" OFF)
-option(TENUTO_UNITY "Compile several files of the library at once" ON)
+option(TENUTO_UNITY "Compile several files of a library or program at once" ON)
 option(TENUTO_PCH "Compile the tests with headers that the compiler has read before" ON)
 option(TENUTO_DEBUG_CHECKS "Compile costly checks and the plants in, which the tests need" OFF)
 option(TENUTO_NOEXCEPT "Compile the library with -fno-exceptions -fno-rtti" OFF)

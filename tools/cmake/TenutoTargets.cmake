@@ -34,6 +34,11 @@ foreach(kind IN LISTS TENUTO_TEST_KINDS)
   add_custom_target(tests_${kind})
 endforeach()
 
+# Files that include the same headers are compiled together.
+function(tenuto_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TENUTO_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
 function(tenuto_layer_library target traced)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;DEPENDS;LIBS;TRACE_RUNTIME")
   set(sources ${arg_SOURCES})
@@ -43,8 +48,8 @@ function(tenuto_layer_library target traced)
   if(sources)
     set(scope PUBLIC)
     add_library(${target} STATIC ${sources})
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ${TENUTO_UNITY} UNITY_BUILD_BATCH_SIZE 8
-                                               CXX_VISIBILITY_PRESET hidden
+    tenuto_unity(${target})
+    set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden
                                                VISIBILITY_INLINES_HIDDEN ON)
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src"
                                                  "${PROJECT_SOURCE_DIR}")
@@ -140,6 +145,7 @@ function(tenuto_program name)
     set(library tenuto_traced)
   endif()
   add_executable(${name} ${arg_SOURCES})
+  tenuto_unity(${name})
   target_link_libraries(${name} PRIVATE ${library} ${arg_LIBS})
   if(arg_OUTPUT_NAME)
     set_target_properties(${name} PROPERTIES OUTPUT_NAME ${arg_OUTPUT_NAME})

@@ -8,6 +8,7 @@
 
 #include "pm/media.h"
 #include "support/tx_parts.h"
+#include "tenuto/p.h"
 
 namespace tenuto {
 namespace {
@@ -111,6 +112,35 @@ TEST(TxCostTest, ranges_together_are_three_fences_and_one_by_one_two_and_n) {
                           return Status::ok;
                         }),
               12, 21);
+}
+
+TEST(TxCostTest, fields_are_three_fences_however_many) {
+  Bench b;
+  const auto field = [&](int i) -> p<std::uint64_t>& {
+    return reinterpret_cast<p<std::uint64_t>&>(b.lines[i].word[0]);
+  };
+  EXPECT_COST(b.measure("10 x 8 B by fields",
+                        [&](Transaction&) {
+                          for (int i = 0; i < 10; ++i) field(i) += 1;
+                          return Status::ok;
+                        }),
+              3, 21);
+  EXPECT_COST(b.measure("a field, ten times",
+                        [&](Transaction&) {
+                          for (int i = 0; i < 10; ++i) field(0) += 1;
+                          return Status::ok;
+                        }),
+              3, 3);
+  EXPECT_COST(b.measure("replace, linked by a field",
+                        [&](Transaction& tx) {
+                          const Result<void*> block = tx.alloc(64);
+                          if (!block) return block.error();
+                          auto& dest = reinterpret_cast<p<void*>&>(b.lines[0].word[1]);
+                          if (dest.get() != nullptr) TENUTO_TRY(tx.free(dest.get()));
+                          dest = *block;
+                          return Status::ok;
+                        }),
+              3, 8);
 }
 
 TEST(TxCostTest, repeated_adds_and_shared_lines_are_free) {

@@ -80,6 +80,10 @@ TEST(tx_crash, what_was_rolled_back_belongs_to_others) {
   expect_sound(kAbortLanes, {kReady, kRestored, kRetired});
 }
 
+TEST(tx_crash, fields_are_stored_together_or_not) {
+  expect_sound(kFields, {kReady, kData, kCommit, kRestored, kRetired});
+}
+
 TEST(tx_crash, lanes_need_no_common_order) {
   expect_sound(kLanes, {kReady, kData, kCommit, kRestored, kRetired});
 }

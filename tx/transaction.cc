@@ -15,6 +15,36 @@ void Transaction::begin(tx::Txn& txn) {
   if (begin_status_ != Status::ok) return;
   txn_ = &txn;
   turn_ = txn.turn();
+  outer_ = std::exchange(innermost_, this);
+}
+
+constinit thread_local Transaction* Transaction::innermost_ = nullptr;
+
+// Guards may end in any order.
+void Transaction::leave() {
+  Transaction** at = &innermost_;
+  while (*at != nullptr && *at != this) at = &(*at)->outer_;
+  if (*at == this) *at = outer_;
+}
+
+// False: no transaction of this thread is on the pool. A transaction that ended takes nothing.
+bool Transaction::take_field(void* at, const void* value, std::size_t bytes) {
+  for (Transaction* t = this; t != nullptr; t = t->outer_) {
+    tx::Txn* const txn = t->open();
+    if (txn != nullptr && txn->active() && txn->holds(at)) {
+      txn->store_field(at, value, bytes);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Transaction::find_field(const void* at, void* value, std::size_t bytes) const {
+  for (const Transaction* t = this; t != nullptr; t = t->outer_) {
+    const tx::Txn* const txn = t->open();
+    if (txn != nullptr && txn->active() && txn->holds(at)) return txn->load_field(at, value, bytes);
+  }
+  return false;
 }
 
 tx::Txn* Transaction::open() const {
@@ -24,6 +54,7 @@ tx::Txn* Transaction::open() const {
 Status Transaction::why_not() const { return txn_ == nullptr ? begin_status_ : Status::aborted; }
 
 Transaction::~Transaction() {
+  leave();
   if (tx::Txn* txn = open()) txn->abort();
 }
 
@@ -77,6 +108,7 @@ Status Transaction::commit() { return commit(durability_); }
 
 Status Transaction::commit(Durability durability) {
   if (open() == nullptr) return why_not();
+  leave();
   tx::Txn& txn = *std::exchange(txn_, nullptr);
   Status s = txn.commit();
   // An inner transaction becomes durable with the outermost one.
@@ -87,6 +119,7 @@ Status Transaction::commit(Durability durability) {
 
 void Transaction::abort() {
   if (open() == nullptr) return;
+  leave();
   std::exchange(txn_, nullptr)->abort();
   begin_status_ = Status::aborted;
 }

@@ -1,8 +1,9 @@
 // The undo protocol. tests/tx_model.cc checks it by enumeration. T is the lane's transaction line,
 // and s = committed + 1 is the sequence of the open transaction. `|` is a fence.
 //
-//   add, alloc, free   entries of s, flushed
+//   add, alloc, free   entries of s, flushed; so are those of fields, whose values wait in DRAM
 //   |  undo entries | in-place stores        a store must not be durable before its old bytes
+//   waiting values stored
 //   |  last entries | allocation bits        only if something was logged after the last ready
 //   bits of new blocks set; modified lines, new blocks and bits flushed
 //   |  modified data | commit record         T promises all of it
@@ -70,7 +71,7 @@ Txn::~Txn() = default;
 Status Txn::begin() {
   if (file_.forked()) return Status::forked;
   if (depth_ > 0) {
-    if (aborted_) return Status::aborted;
+    TENUTO_TRY(status());
     depth_ += 1;
     return Status::ok;
   }
@@ -140,6 +141,7 @@ Status Txn::ready() {
   if (undo_pending_) {
     fence("undo entries", "in-place stores");
     undo_pending_ = alloc_pending_ = false;
+    store_waiting();
   }
   return Status::ok;
 }
@@ -300,6 +302,9 @@ void Txn::commit_outermost() {
   if (log_.size() == 0) return;
   heap_.fence_thread();  // Consistency::gc: what this transaction may rely on
   const std::uint64_t s = log_.sequence();
+  if (!fields_.empty() && !TENUTO_PLANT("tx_fields_stored_after_the_commit_record")) {
+    static_cast<void>(ready());
+  }
   if (undo_pending_ || alloc_pending_) fence("last entries", "allocation bits");
   if (TENUTO_PLANT("tx_commit_record_before_data")) write_header(s - 1, s);
   for (const NewBlock& b : new_blocks_) {
@@ -315,6 +320,7 @@ void Txn::commit_outermost() {
   write_header(frees ? s - 1 : s, s);
   fence("commit record", "freed bits");
   committed_ = s;
+  if (TENUTO_PLANT("tx_fields_stored_after_the_commit_record")) store_waiting();
   release_limbo();
   for (const NewBlock& b : new_blocks_) {
     if (any_typed_ && !b.cancelled) heap_.confirm_allocated(b.offset);
@@ -348,6 +354,7 @@ void Txn::roll_back() {
       heap_.release(b.offset);
   }
   for (const heap::Block& b : freed_) heap_.unclaim_free(b.offset);
+  fields_.clear();
 }
 
 void Txn::drain() {

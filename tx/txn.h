@@ -22,6 +22,7 @@
 #include "pm/dirty_lines.h"
 #include "tenuto/alloc_options.h"
 #include "tenuto/status.h"
+#include "tx/fields.h"
 #include "tx/ranges.h"
 #include "tx/undo.h"
 
@@ -54,7 +55,7 @@ class Txn {
     if (depth_ == 0) return Status::closed;
     if (file_.forked()) [[unlikely]]
       return Status::forked;
-    return aborted_ ? Status::aborted : Status::ok;
+    return aborted_ ? Status::aborted : field_error_;
   }
   bool active() const { return depth_ > 0; }
   // Counts the outermost transactions of the lane. A handle with an older number is no longer
@@ -75,6 +76,10 @@ class Txn {
   }
   Result<void*> alloc(std::uint64_t bytes, const AllocOptions& options = {});
   Status free(const void* p);
+  // Fields (tenuto/p.h). An assignment that fails is kept as the status of the transaction.
+  bool holds(const void* p) const { return file_.contains(p); }
+  void store_field(void* at, const void* value, std::size_t bytes);
+  bool load_field(const void* at, void* value, std::size_t bytes) const;
   // Whether the open transaction allocated the block.
   bool allocated(PoolOffset block) { return depth_ > 0 && find_new(block) != nullptr; }
   Status lock(std::mutex& m);
@@ -117,6 +122,7 @@ class Txn {
   void write_header(std::uint64_t frees_done, std::uint64_t committed);
   void release_limbo();
   void commit_outermost();
+  void store_waiting();
   void roll_back();
   void end(bool committed);
   void call_back(bool committed);
@@ -140,6 +146,8 @@ class Txn {
   bool any_typed_ = false;       // a new block has a type
   std::uint64_t committed_ = 0;  // as in the transaction line
   UndoLog log_;
+  WaitingFields fields_;  // not empty only while undo_pending_
+  Status field_error_ = Status::ok;
   RangeSet added_;  // logged ranges outside new blocks
   RangeSet fresh_;  // new blocks, cancelled ones included; never merged with added_
   std::vector<NewBlock> new_blocks_;

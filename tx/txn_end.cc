@@ -33,14 +33,15 @@ Status Txn::commit() {
   TENUTO_ASSERT(depth_ > 0);
   if (depth_ > 1) {
     depth_ -= 1;
-    return aborted_ ? Status::aborted : Status::ok;
+    return aborted_ ? Status::aborted : field_error_;
   }
-  Status refused = aborted_ ? Status::aborted : file_.writable();
+  Status refused = status();
+  if (refused == Status::ok) refused = file_.writable();
   if (refused == Status::ok) {
     commit_outermost();
     refused = file_.bad_pages();
   } else if (!aborted_) {
-    roll_back();  // the pool was found damaged meanwhile
+    roll_back();  // a field was refused, or the pool was found damaged meanwhile
   }
   depth_ = 0;
   pm::trace_tx(refused == Status::ok ? pm::TraceTx::committed : pm::TraceTx::aborted);
@@ -72,6 +73,7 @@ void Txn::end(bool committed) {
   count(stats_.entries, log_.size());
   undo_pending_ = alloc_pending_ = any_typed_ = false;
   aborted_ = false;
+  field_error_ = Status::ok;
   added_.clear();
   fresh_.clear();
   new_blocks_.clear();

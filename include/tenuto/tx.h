@@ -38,6 +38,8 @@
 namespace TENUTO_NS {
 
 class Pool;
+template <class T>
+class p;  // tenuto/p.h
 namespace tx {
 class Txn;  // tx/txn.h
 }
@@ -52,8 +54,9 @@ class TENUTO_API Transaction {
 
   // ok | why the transaction could not begin: closed, read_only, corrupt, io, full (2^48
   // transactions of one lane), invalid_argument (inside a callback), forked | aborted, after a
-  // rollback at any depth | closed, after a commit, or the status of a commit that failed. When it
-  // is not ok, all other calls return it.
+  // rollback at any depth | closed, after a commit, or the status of a commit that failed | full,
+  // invalid_argument: a field (tenuto/p.h) could not be logged. When it is not ok, all other calls
+  // return it.
   Status status() const;
 
   // Saves the old bytes of [p, p + bytes). They are durable when this returns; store only after it.
@@ -72,7 +75,7 @@ class TENUTO_API Transaction {
   requires(!std::is_pointer_v<T>) Status add_later(const T& object) {
     return add_later(&object, sizeof object);
   }
-  Status ready();
+  Status ready();  // also stores the values of fields that wait (tenuto/p.h)
 
   // Takes a block that is allocated with the commit; an abort frees it. Its contents are undefined
   // (zero with options.zero). Commit flushes the whole block, so it need not be added. full |
@@ -128,6 +131,22 @@ class TENUTO_API Transaction {
   void abort();
 
  private:
+  template <class T>
+  friend class p;
+
+  // For p<T>. `at` is the field. store_field stores at once where no transaction of this thread is
+  // on the field's pool. load_field: false when no value waits.
+  static void store_field(void* at, const void* value, std::size_t bytes) {
+    if (innermost_ == nullptr || !innermost_->take_field(at, value, bytes))
+      __builtin_memcpy(at, value, bytes);
+  }
+  static bool load_field(const void* at, void* value, std::size_t bytes) {
+    return innermost_ != nullptr && innermost_->find_field(at, value, bytes);
+  }
+  bool take_field(void* at, const void* value, std::size_t bytes);
+  bool find_field(const void* at, void* value, std::size_t bytes) const;
+  void leave();
+
   Durability durability_ = Durability::buffered;  // layers without a Pool sync themselves
   void begin(tx::Txn& txn);
   tx::Txn* open() const;  // null also when the thread that began it has ended
@@ -135,6 +154,9 @@ class TENUTO_API Transaction {
   tx::Txn* txn_ = nullptr;            // null: it did not begin, or has ended
   Status begin_status_ = Status::ok;  // why txn_ is null
   std::uint64_t turn_ = 0;            // txn_'s turn when it began
+  // The transactions of this thread that may be open, the youngest first.
+  static constinit thread_local Transaction* innermost_;
+  Transaction* outer_ = nullptr;
 };
 
 }  // namespace TENUTO_NS

@@ -218,7 +218,6 @@ Status Actor::change_objects(Transaction& tx, RootObject& root, const Step& s, c
   };
   for (std::size_t i = 3; i < words.size(); i += 2) {
     TENUTO_TRY(tx.add_later(root.plain[words[i]]));
-    TENUTO_TRY(tx.add_later(root.stamp[words[i]]));
   }
   TENUTO_TRY(tx.ready());
   for (std::size_t i = 3; i < words.size(); i += 2) {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "story.h"
+#include "tenuto/p.h"
 #include "tenuto/ptr.h"
 #include "tenuto/vptr.h"
 
@@ -21,7 +22,7 @@ inline constexpr std::uint64_t kTypes = 3;  // types 1 to 3; 0: none
 struct RootObject {
   Ptr<std::uint64_t> plain[kPlain];
   VPtr<std::uint64_t> versioned[kObjects - kPlain];
-  std::uint64_t stamp[kObjects];  // transactions change it
+  p<std::uint64_t> stamp[kObjects];  // transactions change it
 
   std::uint64_t* block(std::uint64_t slot) const {
     return slot < kPlain ? plain[slot].get() : versioned[slot - kPlain].get();

@@ -38,6 +38,10 @@ inline const Script kAborts = {Op::link,         Op::abort_stores, Op::transfer,
 inline const Script kOverflow = {Op::overflow, Op::abort_overflow, Op::transfer, Op::overflow,
                                  Op::drain,    Op::overflow,       Op::link};
 
+inline const Script kFields = {Op::field_stores, Op::field_link,  Op::abort_fields, Op::field_mixed,
+                               Op::field_link,   Op::unlink,      Op::field_many,   Op::transfer,
+                               Op::abort_fields, Op::field_stores};
+
 inline const Script kLanes = {{Op::link_many, 0},    {Op::unlink_many, 0}, {Op::link_large, 1},
                               {Op::cancel_many, 0},  {Op::link_large, 1},  {Op::transfer, 1},
                               {Op::abort_stores, 0}, {Op::unlink, 1},      {Op::link_large, 0}};

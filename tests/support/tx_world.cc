@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "support/explored_medium.h"
+#include "tenuto/p.h"
 
 namespace tenuto::test {
 
@@ -76,6 +77,18 @@ void WorldState::apply(Op op, std::uint64_t choice) {
     case Op::overflow:
       spread += 1;
       break;
+    case Op::field_stores:
+    case Op::field_mixed:
+      for (std::size_t i = 0; i < 3; ++i) word[p.spaced(i)] += i + 3;
+      break;
+    case Op::field_link:
+      word[p.a] += 2;
+      tag[p.d] = p.tag;
+      type[p.d] = 0;
+      break;
+    case Op::field_many:
+      spread += 1;
+      break;
     case Op::link_many:
       many = p.tag;
       break;
@@ -85,6 +98,7 @@ void WorldState::apply(Op op, std::uint64_t choice) {
     case Op::abort_stores:
     case Op::abort_early:
     case Op::abort_overflow:
+    case Op::abort_fields:
     case Op::cancel_many:
     case Op::drain:
     case Op::sparse:
@@ -156,6 +170,26 @@ Status add_spread(Transaction& tx, World& w, std::uint64_t more) {
 
 constexpr std::uint64_t kLargeBytes = 20'000;
 
+// The same bytes as fields.
+using Field = p<std::uint64_t>;
+Field& field(std::uint64_t& word) { return reinterpret_cast<Field&>(word); }
+p<std::uint64_t*>& field(Ptr<std::uint64_t>& dest) {
+  return reinterpret_cast<p<std::uint64_t*>&>(dest);
+}
+
+Status field_link(Transaction& tx, World& w, const Picks& at, const WorldState& after) {
+  const Result<void*> fresh = tx.alloc(64);
+  if (!fresh) return fresh.error();
+  p<std::uint64_t*>& dest = field(w.dest[at.d]);
+  if (dest.get() != nullptr) TENUTO_TRY(tx.free(dest.get()));
+  auto* const block = static_cast<std::uint64_t*>(*fresh);
+  field(*block) = after.tag[at.d];
+  dest = block;
+  if (dest.get() != block || *dest.get() != after.tag[at.d]) return Status::corrupt;
+  field(w.word[at.a]) = after.word[at.a];
+  return Status::ok;
+}
+
 Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldState& after) {
   const Picks p(choice);
   switch (op) {
@@ -214,6 +248,27 @@ Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldS
     }
     case Op::abort_overflow:
       TENUTO_TRY(add_spread(tx, w, 1000));
+      return Status::aborted;
+    case Op::field_stores:
+      field(w.word[p.spaced(0)]) = 99;
+      for (std::size_t i = 0; i < 3; ++i) field(w.word[p.spaced(i)]) = after.word[p.spaced(i)];
+      return field(w.word[p.spaced(0)]) == after.word[p.spaced(0)] ? Status::ok : Status::corrupt;
+    case Op::field_link:
+      return field_link(tx, w, p, after);
+    case Op::field_mixed:
+      field(w.word[p.spaced(0)]) = after.word[p.spaced(0)];
+      TENUTO_TRY(put(tx, w.word[p.spaced(1)], after.word[p.spaced(1)]));
+      if (w.word[p.spaced(0)] != after.word[p.spaced(0)]) return Status::corrupt;
+      field(w.word[p.spaced(2)]) = after.word[p.spaced(2)];
+      return Status::ok;
+    case Op::field_many:
+      for (auto& s : w.spread) field(s.word) += 1;
+      return Status::ok;
+    case Op::abort_fields:
+      field(w.word[p.a]) = 1234567;
+      TENUTO_TRY(field_link(tx, w, p, after));
+      field(w.word[p.b]) = 2345678;
+      if (choice % 2 == 0) TENUTO_TRY(tx.ready());
       return Status::aborted;
     case Op::cancel_many:
     case Op::drain:

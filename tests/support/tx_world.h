@@ -34,8 +34,13 @@ enum class Op {
   abort_overflow,
   link_many,  // sixteen extents: so many that freed ones are reused at once
   unlink_many,
-  cancel_many,  // make and free sixteen, with no other effect; the next step runs inside it
-  drain,        // empty the lane's limbo, and give back its log frames
+  cancel_many,   // make and free sixteen, with no other effect; the next step runs inside it
+  field_stores,  // p<T>: three words, one of them twice
+  field_link,    // p<T*>: free a block, make one, change a word
+  field_mixed,   // fields before and after a range that is added
+  field_many,    // a field in each line
+  abort_fields,
+  drain,  // empty the lane's limbo, and give back its log frames
 };
 
 struct Step {

@@ -1,0 +1,121 @@
+// A field that adds itself to the transaction that is open.
+//
+//   struct Account {
+//     p<std::uint64_t> balance;
+//     p<Account*> next;
+//   };
+//   pool.run([&](Transaction&) {
+//     a.balance -= 10;
+//     b.balance += 10;
+//     return Status::ok;
+//   });
+//
+// An assignment inside a transaction on the field's pool logs the old bytes (one line), and the new
+// value waits in DRAM. The commit makes all old bytes durable with one fence and then stores the
+// waiting values. So a transaction costs three fences however many fields it assigns. Reads by this
+// thread through the field see the waiting value; other threads see the old one. Raw pointers to
+// the bytes, and copies by memcpy, see the old one, too, until Transaction::add or ready: both
+// store what waits. get_rw() gives a reference for in-place changes.
+//
+// In a block that the transaction allocated, and after the field was added and ready, an assignment
+// stores in place. Outside a transaction, in DRAM or in a constructor, a field is an ordinary
+// variable: an assignment is neither logged nor flushed.
+//
+// Errors: an assignment that cannot be logged changes nothing. The transaction then cannot commit:
+// Transaction::status() tells why (full, invalid_argument), and commit() rolls back and returns it.
+// Thread safety: as for a variable; hold a lock until the transaction ends (Transaction::lock).
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "tenuto/ptr.h"
+#include "tenuto/status.h"
+#include "tenuto/tx.h"
+
+namespace TENUTO_NS {
+
+namespace internal {
+
+// What p<T> stores for a T: the bytes at `at`.
+template <class T>
+struct FieldWord {
+  using Stored = T;
+  static Stored encode(const void*, T value) { return value; }
+  static T decode(const void*, const Stored& stored) { return stored; }
+};
+template <class T>
+struct FieldWord<T*> {
+  using Stored = PtrWord;
+  static Stored encode(const void* at, T* value) { return {PtrWord::encode(at, value)}; }
+  static T* decode(const void* at, const Stored& stored) {
+    return static_cast<T*>(PtrWord::decode(at, stored.raw));
+  }
+};
+
+}  // namespace internal
+
+// T: trivially copyable, without fields inside; or a pointer into the field's pool, which is stored
+// as a distance (as Ptr does). A p<T> has the size of what it stores, and zero bytes are T{}.
+template <class T>
+class p {
+  using Word = internal::FieldWord<T>;
+  using Stored = typename Word::Stored;
+  static_assert(std::is_trivially_copyable_v<T>,
+                "p<T> copies bytes: T has to be trivially copyable, and may not contain fields");
+
+ public:
+  p() = default;
+  p(const T& value) : stored_(Word::encode(&stored_, value)) {}
+  p(const p& o) : p(o.get()) {}
+  p& operator=(const T& value) {
+    const Stored stored = Word::encode(&stored_, value);
+    Transaction::store_field(&stored_, &stored, sizeof stored);
+    return *this;
+  }
+  p& operator=(const p& o) { return *this = o.get(); }
+
+  T get() const {
+    Stored stored;
+    if (!Transaction::load_field(&stored_, &stored, sizeof stored)) [[likely]]
+      stored = stored_;
+    return Word::decode(&stored_, stored);
+  }
+  operator T() const { return get(); }
+  T operator->() const requires(std::is_pointer_v<T>) { return get(); }
+
+  // Adds the field to `tx` at once (a fence), and gives its bytes for changes in place. For large
+  // values of which little changes. Statuses as Transaction::add.
+  Result<T*> get_rw(Transaction& tx) requires(!std::is_pointer_v<T>) {
+    TENUTO_TRY(tx.add(&stored_, sizeof stored_));
+    return &stored_;
+  }
+
+  p& operator+=(const T& v) { return *this = static_cast<T>(get() + v); }
+  p& operator-=(const T& v) { return *this = static_cast<T>(get() - v); }
+  p& operator*=(const T& v) { return *this = static_cast<T>(get() * v); }
+  p& operator/=(const T& v) { return *this = static_cast<T>(get() / v); }
+  p& operator%=(const T& v) { return *this = static_cast<T>(get() % v); }
+  p& operator&=(const T& v) { return *this = static_cast<T>(get() & v); }
+  p& operator|=(const T& v) { return *this = static_cast<T>(get() | v); }
+  p& operator^=(const T& v) { return *this = static_cast<T>(get() ^ v); }
+  p& operator<<=(int n) { return *this = static_cast<T>(get() << n); }
+  p& operator>>=(int n) { return *this = static_cast<T>(get() >> n); }
+  p& operator++() { return *this = static_cast<T>(get() + 1); }
+  p& operator--() { return *this = static_cast<T>(get() - 1); }
+  T operator++(int) {
+    const T before = get();
+    ++*this;
+    return before;
+  }
+  T operator--(int) {
+    const T before = get();
+    --*this;
+    return before;
+  }
+
+ private:
+  Stored stored_{};
+};
+
+}  // namespace TENUTO_NS

@@ -1,0 +1,315 @@
+// p<T>: fields that add themselves to the transaction that is open. tx_crash.cc crashes them,
+// tx_cost_test.cc counts their fences.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <new>
+#include <thread>
+
+#include "support/failing_memory.h"
+#include "support/tx_parts.h"
+#include "tenuto/p.h"
+
+namespace tenuto {
+namespace {
+
+using test::TempPath;
+using test::TxParts;
+
+struct Node {
+  p<std::uint64_t> value;
+  p<Node*> next;
+  p<char> letter;
+};
+static_assert(sizeof(p<char>) == 1 && sizeof(p<Node*>) == 8 && sizeof(Node) == 24);
+
+struct Wide {
+  char text[200];
+};
+
+class TxFieldsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(parts_.create(path_.str()), Status::ok) << parts_.report.text();
+    node_ = &parts_.make_root<Node>(0, kNodes);
+  }
+  Transaction begin() { return Transaction(parts_.engine->mine()); }
+  // What is stored, past the fields that wait.
+  std::uint64_t stored(const p<std::uint64_t>& field) {
+    return *reinterpret_cast<const std::uint64_t*>(&field);
+  }
+
+  static constexpr std::size_t kNodes = 1000;
+  TempPath path_{"txfields"};
+  TxParts parts_;
+  Node* node_ = nullptr;
+};
+
+TEST_F(TxFieldsTest, wait_for_the_commit_and_are_read_meanwhile) {
+  Transaction tx = begin();
+  node_[0].value = 5;
+  node_[0].value += 2;
+  node_[0].next = &node_[1];
+  node_[0].next->letter = 'x';
+  EXPECT_EQ(node_[0].value, 7u);
+  EXPECT_EQ(stored(node_[0].value), 0u);
+  EXPECT_EQ(node_[1].letter, 'x');
+  const Node copy = node_[0];
+  EXPECT_EQ(copy.value, 7u) << "a copy in DRAM has what was assigned";
+  EXPECT_EQ(copy.next, &node_[1]);
+  std::thread([&] {
+    EXPECT_EQ(node_[0].value, 0u);
+    EXPECT_EQ(node_[0].next, nullptr);
+  }).join();
+  ASSERT_EQ(tx.commit(), Status::ok);
+  EXPECT_EQ(stored(node_[0].value), 7u);
+  EXPECT_EQ(node_[0].next, &node_[1]);
+  EXPECT_EQ(node_[1].letter, 'x');
+}
+
+TEST_F(TxFieldsTest, have_the_operators_of_a_number) {
+  p<int> n = 10;  // in DRAM: a variable
+  n += 5;
+  n -= 1;
+  n *= 6;
+  n /= 4;
+  n %= 16;
+  EXPECT_EQ(n, 5);
+  EXPECT_EQ(n++, 5);
+  EXPECT_EQ(++n, 7);
+  EXPECT_EQ(n--, 7);
+  EXPECT_EQ(--n, 5);
+  n <<= 3;
+  n |= 3;
+  n ^= 1;
+  n &= 0xfe;
+  n >>= 1;
+  EXPECT_EQ(n, 21);
+  p<short> s = 3;
+  s += 1;
+  EXPECT_EQ(s, 4);
+}
+
+TEST_F(TxFieldsTest, outside_a_transaction_are_variables) {
+  node_[0].value = 3;
+  EXPECT_EQ(stored(node_[0].value), 3u);
+  Transaction tx = begin();
+  node_[0].value = 4;
+  p<std::uint64_t> mine = 1;  // not in the pool
+  mine += node_[0].value;
+  EXPECT_EQ(mine, 5u);
+  ASSERT_EQ(tx.commit(), Status::ok);
+  node_[0].value = 6;
+  EXPECT_EQ(stored(node_[0].value), 6u);
+}
+
+TEST_F(TxFieldsTest, an_abort_forgets_them) {
+  for (const bool ready : {false, true}) {
+    Transaction tx = begin();
+    node_[0].value = 5;
+    if (ready) {
+      ASSERT_EQ(tx.ready(), Status::ok);
+    }
+    node_[1].value = 6;
+    tx.abort();
+    EXPECT_EQ(node_[0].value, 0u);
+    EXPECT_EQ(node_[1].value, 0u);
+    node_[1].value = 0;  // no transaction any more
+  }
+  {
+    Transaction tx = begin();
+    node_[0].value = 5;
+  }
+  EXPECT_EQ(node_[0].value, 0u);
+}
+
+TEST_F(TxFieldsTest, what_is_added_is_stored_in_place) {
+  Transaction tx = begin();
+  node_[0].value = 5;
+  node_[1].value = 6;
+  ASSERT_EQ(tx.add(node_[2].value), Status::ok);
+  EXPECT_EQ(stored(node_[0].value), 5u) << "add stores what waits";
+  EXPECT_EQ(stored(node_[1].value), 6u);
+  node_[2].value = 7;
+  node_[0].value = 8;
+  EXPECT_EQ(stored(node_[2].value), 7u);
+  EXPECT_EQ(stored(node_[0].value), 8u);
+  ASSERT_EQ(tx.add_later(node_[3].value), Status::ok);
+  node_[3].value = 9;
+  EXPECT_EQ(stored(node_[3].value), 0u) << "not before the fence";
+  ASSERT_EQ(tx.ready(), Status::ok);
+  EXPECT_EQ(stored(node_[3].value), 9u);
+  tx.abort();
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(stored(node_[i].value), 0u) << i;
+}
+
+TEST_F(TxFieldsTest, of_a_new_block_are_stored_in_place) {
+  Transaction tx = begin();
+  node_[0].value = 1;  // entries wait for their fence
+  const Result<Node*> fresh = tx.make<Node>();
+  ASSERT_TRUE(fresh);
+  (*fresh)->value = 5;
+  (*fresh)->next = node_;
+  EXPECT_EQ(stored((*fresh)->value), 5u);
+  node_[0].next = *fresh;
+  ASSERT_EQ(tx.commit(), Status::ok);
+  EXPECT_EQ(node_[0].next->next, node_);
+}
+
+TEST_F(TxFieldsTest, large_values_and_parts_of_them) {
+  auto& wide = parts_.make_root<p<Wide>>(1);
+  Wide text{};
+  text.text[150] = 'a';
+  ASSERT_EQ(parts_.run([&](Transaction&) {
+    wide = text;
+    EXPECT_EQ(wide.get().text[150], 'a');
+    return Status::ok;
+  }),
+            Status::ok);
+  EXPECT_EQ(wide.get().text[150], 'a');
+  ASSERT_EQ(parts_.run([&](Transaction& tx) {
+    const Result<Wide*> in_place = wide.get_rw(tx);
+    if (!in_place) return in_place.error();
+    (*in_place)->text[3] = 'b';
+    return Status::aborted;
+  }),
+            Status::aborted);
+  EXPECT_EQ(wide.get().text[3], 0);
+  EXPECT_EQ(wide.get().text[150], 'a');
+}
+
+TEST_F(TxFieldsTest, an_inner_transaction_joins) {
+  Transaction outer = begin();
+  node_[0].value = 1;
+  {
+    Transaction inner = begin();
+    node_[0].value += 1;
+    node_[1].value = 7;
+    ASSERT_EQ(inner.commit(), Status::ok);
+  }
+  EXPECT_EQ(node_[0].value, 2u);
+  EXPECT_EQ(stored(node_[0].value), 0u);
+  {
+    Transaction inner = begin();
+    node_[0].value = 9;
+    inner.abort();
+  }
+  node_[2].value = 3;  // the transaction is over: nothing is stored
+  EXPECT_EQ(outer.commit(), Status::aborted);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(node_[i].value, 0u) << i;
+}
+
+TEST_F(TxFieldsTest, guards_may_end_in_any_order) {
+  auto outer = std::make_unique<Transaction>(parts_.engine->mine());
+  auto inner = std::make_unique<Transaction>(parts_.engine->mine());
+  node_[0].value = 1;
+  ASSERT_EQ(outer->commit(), Status::ok);
+  outer.reset();
+  node_[1].value = 2;
+  ASSERT_EQ(inner->commit(), Status::ok);
+  inner.reset();
+  EXPECT_EQ(stored(node_[0].value), 1u);
+  EXPECT_EQ(stored(node_[1].value), 2u);
+  node_[1].value = 3;
+  EXPECT_EQ(stored(node_[1].value), 3u);
+}
+
+TEST_F(TxFieldsTest, each_belongs_to_the_transaction_of_its_pool) {
+  TempPath path("txfields2");
+  TxParts other;
+  ASSERT_EQ(other.create(path.str()), Status::ok);
+  auto& far = other.make_root<Node>(0);
+  {
+    Transaction a = begin();
+    Transaction b(other.engine->mine());
+    node_[0].value = 1;
+    far.value = 2;
+    ASSERT_EQ(a.commit(), Status::ok);
+    EXPECT_EQ(stored(node_[0].value), 1u);
+    EXPECT_EQ(far.value, 2u);
+    EXPECT_EQ(stored(far.value), 0u);
+    b.abort();
+  }
+  EXPECT_EQ(far.value, 0u);
+  ASSERT_EQ(other.close(), Status::ok);
+}
+
+TEST_F(TxFieldsTest, many_are_found_again) {
+  for (int round = 0; round < 3; ++round) {
+    const std::size_t count = round == 1 ? 10 : kNodes;
+    Transaction tx = begin();
+    for (std::size_t i = 0; i < count; ++i) {
+      node_[i].value += i + 1;
+      node_[i].next = &node_[count - 1 - i];
+      node_[i].letter = static_cast<char>(i);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(node_[i].next->next, &node_[i]);
+      ASSERT_EQ(node_[i].letter, static_cast<char>(i));
+      node_[i].value += 1;
+    }
+    ASSERT_EQ(tx.commit(), Status::ok);
+    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(node_[i].next->next, &node_[i]);
+  }
+  EXPECT_EQ(node_[5].value, 3u * 7);
+  EXPECT_EQ(node_[500].value, 2u * 502);
+}
+
+// The head of the pool cannot be logged.
+TEST_F(TxFieldsTest, one_that_cannot_be_logged_keeps_the_transaction_from_committing) {
+  auto* const head = reinterpret_cast<p<std::uint64_t>*>(parts_.file->at<std::byte>({0}));
+  const std::uint64_t before = *head;
+  Transaction tx = begin();
+  node_[0].value = 1;
+  *head = before + 1;
+  EXPECT_EQ(*head, before);
+  EXPECT_EQ(tx.status(), Status::invalid_argument);
+  node_[1].value = 1;
+  EXPECT_EQ(tx.add(node_[2].value), Status::invalid_argument);
+  EXPECT_EQ(tx.commit(), Status::invalid_argument);
+  EXPECT_EQ(node_[0].value, 0u);
+  EXPECT_EQ(node_[1].value, 0u);
+  Transaction next = begin();
+  node_[0].value = 1;
+  EXPECT_EQ(next.commit(), Status::ok);
+}
+
+TEST_F(TxFieldsTest, are_there_after_a_kill) {
+  ASSERT_EQ(parts_.run([&](Transaction&) {
+    node_[3].value = 33;
+    node_[3].next = &node_[4];
+    return Status::ok;
+  }),
+            Status::ok);
+  parts_.crash();
+  ASSERT_EQ(parts_.open(path_.str()), Status::ok) << parts_.report.text();
+  node_ = &parts_.get_root<Node>(0);
+  EXPECT_EQ(node_[3].value, 33u);
+  EXPECT_EQ(node_[3].next, &node_[4]);
+}
+
+TEST_F(TxFieldsTest, an_assignment_without_memory_throws_and_changes_nothing) {
+  bool failed = true;
+  for (long n = 1; failed; ++n) {
+    Transaction tx = begin();
+    std::size_t done = 0;
+    test::fail_allocation(n);
+    try {
+      for (; done < kNodes; ++done) node_[done].value = done + 1;
+    } catch (const std::bad_alloc&) {
+    }
+    failed = test::failed_allocation();
+    ASSERT_EQ(failed, done < kNodes);
+    for (std::size_t i = 0; i < kNodes; ++i) ASSERT_EQ(node_[i].value, i < done ? i + 1 : 0) << n;
+    if (failed) {
+      tx.abort();
+      for (std::size_t i = 0; i < kNodes; ++i) ASSERT_EQ(node_[i].value, 0u) << n;
+    } else {
+      ASSERT_EQ(tx.commit(), Status::ok);
+    }
+  }
+  EXPECT_EQ(node_[kNodes - 1].value, kNodes);
+}
+
+}  // namespace
+}  // namespace tenuto

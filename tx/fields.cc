@@ -1,0 +1,112 @@
+#include "tx/fields.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "pm/plant.h"
+#include "tx/txn.h"
+
+namespace TENUTO_NS::tx {
+
+namespace {
+constexpr std::size_t kValuesFirst = 256;  // bytes
+constexpr std::size_t kKept = 256;         // fields: above it, clear() gives the memory back
+
+std::size_t hash(std::uint64_t offset) {
+  return static_cast<std::size_t>(offset * 0x9E3779B97F4A7C15 >> 32);
+}
+}  // namespace
+
+void WaitingFields::make_room(std::size_t bytes) {
+  const std::size_t n = fields_.size();
+  if (n == fields_.capacity()) fields_.reserve(std::max(kSearchMax, 2 * n));
+  const std::size_t end = values_.size() + bytes;
+  if (end > values_.capacity()) values_.reserve(std::max(2 * end, kValuesFirst));
+  if (n < kSearchMax || 2 * (n + 1) <= table_.size()) return;
+  table_ = std::vector<std::uint32_t>(std::bit_ceil(4 * (n + 1)));
+  for (std::size_t i = 0; i < n; ++i) index(i);
+}
+
+void WaitingFields::index(std::size_t i) {
+  std::size_t at = hash(fields_[i].offset) & (table_.size() - 1);
+  while (table_[at] != 0) at = (at + 1) & (table_.size() - 1);
+  table_[at] = static_cast<std::uint32_t>(i + 1);
+}
+
+const WaitingFields::Field* WaitingFields::search(std::uint64_t offset) const {
+  if (fields_.size() <= kSearchMax) {
+    const auto at = std::find_if(fields_.begin(), fields_.end(),
+                                 [&](const Field& f) { return f.offset == offset; });
+    return at == fields_.end() ? nullptr : &*at;
+  }
+  for (std::size_t at = hash(offset);; ++at) {
+    const std::uint32_t i = table_[at & (table_.size() - 1)];
+    if (i == 0) return nullptr;
+    if (fields_[i - 1].offset == offset) return &fields_[i - 1];
+  }
+}
+
+bool WaitingFields::put(std::uint64_t offset, const void* value, std::size_t bytes) {
+  if (const Field* field = search(offset)) {
+    if (field->bytes != bytes) return false;
+    std::memcpy(&values_[field->at], value, bytes);
+    return true;
+  }
+  fields_.push_back({offset, values_.size(), bytes});
+  const auto* const begin = static_cast<const std::byte*>(value);
+  values_.insert(values_.end(), begin, begin + bytes);
+  if (!table_.empty()) index(fields_.size() - 1);
+  return true;
+}
+
+const std::byte* WaitingFields::find(std::uint64_t offset, std::size_t bytes) const {
+  const Field* const field = search(offset);
+  return field == nullptr || field->bytes != bytes ? nullptr : &values_[field->at];
+}
+
+void WaitingFields::clear() {
+  if (fields_.empty()) return;
+  if (fields_.size() > kKept) {
+    *this = {};
+    return;
+  }
+  fields_.clear();
+  values_.clear();
+  std::fill(table_.begin(), table_.end(), 0);
+}
+
+// --- in a transaction ----------------------------------------------------------------------------
+
+void Txn::store_waiting() {
+  if (fields_.empty()) return;
+  fields_.for_each([&](std::uint64_t offset, const std::byte* value, std::size_t bytes) {
+    std::memcpy(file_.at<std::byte>({offset}), value, bytes);
+  });
+  fields_.clear();
+}
+
+// The value waits unless the old bytes are durable, or the field is in a new block.
+void Txn::store_field(void* at, const void* value, std::size_t bytes) {
+  if (status() != Status::ok) return;
+  const std::uint64_t offset = file_.offset_of(at).value;
+  fields_.make_room(bytes);
+  field_error_ = add_later(at, bytes);
+  if (field_error_ != Status::ok) return;
+  const bool fresh = fresh_.at(offset).inside;
+  if (!undo_pending_ || fresh || TENUTO_PLANT("tx_field_stored_before_its_entry")) {
+    std::memcpy(at, value, bytes);
+  } else if (!fields_.put(offset, value, bytes)) {
+    field_error_ = Status::invalid_argument;
+  }
+}
+
+bool Txn::load_field(const void* at, void* value, std::size_t bytes) const {
+  if (fields_.empty()) return false;
+  const std::byte* const waiting = fields_.find(file_.offset_of(at).value, bytes);
+  if (waiting == nullptr) return false;
+  std::memcpy(value, waiting, bytes);
+  return true;
+}
+
+}  // namespace TENUTO_NS::tx

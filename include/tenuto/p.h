@@ -26,7 +26,6 @@
 // Thread safety: as for a variable; hold a lock until the transaction ends (Transaction::lock).
 #pragma once
 
-#include <cstring>
 #include <type_traits>
 
 #include "tenuto/ptr.h"
@@ -35,41 +34,20 @@
 
 namespace TENUTO_NS {
 
-namespace internal {
-
-// What p<T> stores for a T: the bytes at `at`.
-template <class T>
-struct FieldWord {
-  using Stored = T;
-  static Stored encode(const void*, T value) { return value; }
-  static T decode(const void*, const Stored& stored) { return stored; }
-};
-template <class T>
-struct FieldWord<T*> {
-  using Stored = PtrWord;
-  static Stored encode(const void* at, T* value) { return {PtrWord::encode(at, value)}; }
-  static T* decode(const void* at, const Stored& stored) {
-    return static_cast<T*>(PtrWord::decode(at, stored.raw));
-  }
-};
-
-}  // namespace internal
-
 // T: trivially copyable, without fields inside; or a pointer into the field's pool, which is stored
 // as a distance (as Ptr does). A p<T> has the size of what it stores, and zero bytes are T{}.
 template <class T>
 class p {
-  using Word = internal::FieldWord<T>;
-  using Stored = typename Word::Stored;
+  using Stored = std::conditional_t<std::is_pointer_v<T>, PtrWord, T>;
   static_assert(std::is_trivially_copyable_v<T>,
                 "p<T> copies bytes: T has to be trivially copyable, and may not contain fields");
 
  public:
   p() = default;
-  p(const T& value) : stored_(Word::encode(&stored_, value)) {}
+  p(const T& value) : stored_(encode(value)) {}
   p(const p& o) : p(o.get()) {}
   p& operator=(const T& value) {
-    const Stored stored = Word::encode(&stored_, value);
+    const Stored stored = encode(value);
     Transaction::store_field(&stored_, &stored, sizeof stored);
     return *this;
   }
@@ -79,7 +57,7 @@ class p {
     Stored stored;
     if (!Transaction::load_field(&stored_, &stored, sizeof stored)) [[likely]]
       stored = stored_;
-    return Word::decode(&stored_, stored);
+    return decode(stored);
   }
   operator T() const { return get(); }
   T operator->() const requires(std::is_pointer_v<T>) { return get(); }
@@ -115,6 +93,19 @@ class p {
   }
 
  private:
+  Stored encode(T value) const {
+    if constexpr (std::is_pointer_v<T>)
+      return {PtrWord::encode(&stored_, value)};
+    else
+      return value;
+  }
+  T decode(const Stored& stored) const {
+    if constexpr (std::is_pointer_v<T>)
+      return static_cast<T>(PtrWord::decode(&stored_, stored.raw));
+    else
+      return stored;
+  }
+
   Stored stored_{};
 };
 

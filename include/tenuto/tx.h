@@ -69,13 +69,14 @@ class TENUTO_API Transaction {
     return add(&object, sizeof object);
   }
   // Several ranges under one fence: add_later for each, then one ready() before the first store.
-  // The old bytes are durable when ready() returns. Statuses as add.
+  // The old bytes are durable when ready() returns. Statuses as add. The values of fields that wait
+  // (tenuto/p.h) are stored then.
   Status add_later(const void* p, std::size_t bytes);
   template <class T>
   requires(!std::is_pointer_v<T>) Status add_later(const T& object) {
     return add_later(&object, sizeof object);
   }
-  Status ready();  // also stores the values of fields that wait (tenuto/p.h)
+  Status ready();
 
   // Takes a block that is allocated with the commit; an abort frees it. Its contents are undefined
   // (zero with options.zero). Commit flushes the whole block, so it need not be added. full |

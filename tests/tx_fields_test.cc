@@ -1,6 +1,8 @@
 // p<T>: fields that add themselves to the transaction that is open. tx_crash.cc crashes them,
 // tx_cost_test.cc counts their fences.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <memory>
 #include <new>
@@ -272,6 +274,54 @@ TEST_F(TxFieldsTest, one_that_cannot_be_logged_keeps_the_transaction_from_commit
   Transaction next = begin();
   node_[0].value = 1;
   EXPECT_EQ(next.commit(), Status::ok);
+}
+
+TEST_F(TxFieldsTest, a_full_log_keeps_the_transaction_from_committing) {
+  while (parts_.heap->reserve(20'000, heap::Kind::logged)) continue;
+  while (parts_.heap->reserve(16, heap::Kind::logged)) continue;
+  Transaction tx = begin();
+  for (std::size_t i = 0; i < kNodes; ++i) node_[i].value = 1;
+  EXPECT_EQ(tx.status(), Status::full) << "more fields than the lane's lines, and no log frame";
+  EXPECT_EQ(node_[kNodes - 1].value, 0u);
+  EXPECT_EQ(tx.commit(), Status::full);
+  for (std::size_t i = 0; i < kNodes; ++i) ASSERT_EQ(node_[i].value, 0u) << i;
+  EXPECT_EQ(parts_.run([&](Transaction&) {
+    node_[0].value = 2;
+    return Status::ok;
+  }),
+            Status::ok);
+  EXPECT_EQ(stored(node_[0].value), 2u);
+}
+
+TEST_F(TxFieldsTest, of_a_thread_that_ends_are_forgotten) {
+  std::unique_ptr<Transaction> left;
+  std::thread([&] {
+    left = std::make_unique<Transaction>(parts_.engine->mine());
+    node_[0].value = 5;
+  }).join();
+  EXPECT_EQ(stored(node_[0].value), 0u);
+  EXPECT_EQ(left->commit(), Status::aborted);
+  node_[0].value = 6;
+  EXPECT_EQ(stored(node_[0].value), 6u);
+}
+
+// The child changes nothing, not even its own copy of what waits.
+TEST_F(TxFieldsTest, of_the_parent_are_not_assigned_by_a_child) {
+  Transaction tx = begin();
+  node_[0].value = 5;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    node_[0].value = 6;
+    node_[1].value = 7;
+    const bool refused = tx.status() == Status::forked && tx.commit() == Status::forked;
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ASSERT_EQ(tx.commit(), Status::ok);
+  EXPECT_EQ(stored(node_[0].value), 5u);
+  EXPECT_EQ(stored(node_[1].value), 0u);
 }
 
 TEST_F(TxFieldsTest, are_there_after_a_kill) {

@@ -1,11 +1,11 @@
 """PMMS's two measurements again: one size at a time and by threads (P), and wear (W)."""
 
 from plots import page, svg
-from plots.figure import Figure, SPEED_HEAD, arguments, beside, name_of, series_of, speed_rows
+from plots.figure import Figure, SPEED_HEAD, arguments, beside, name_of, series_of
 from plots.page import Drawn
 from plots.samples import ns_per_op
 from plots.svg import spread_text
-from plots.variants import COLOUR_OF, compared, ratio_table, speed_plots
+from plots.variants import COLOUR_OF, compared, ratio_table, speed_plots, speed_table
 
 # --- P: sizes and threads -------------------------------------------------------------------------
 
@@ -39,8 +39,7 @@ def draw_sizes(samples):
     plots += [plot for case in BY_THREADS for plot in speed_plots(samples, "medium line", case)]
     return Drawn(plots, [
         ratio_table(samples, "Speed over others', round by round", MINE, PEERS),
-        page.table("All figures", ("benchmark", "allocator", "threads", *SPEED_HEAD),
-                   speed_rows(samples.all(), lambda s: (s.get("case"), name_of(s), s.get("threads"))))])
+        speed_table(samples)])
 
 
 FIGURE_SIZES = Figure(

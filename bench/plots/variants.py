@@ -42,6 +42,11 @@ def ratio_table(samples, caption, firsts, others):
     return page.table(caption, ("benchmark", "threads", "allocator", *(f"over {o}" for o in others)), rows)
 
 
+def speed_table(samples):
+    return page.table("All figures", ("benchmark", "allocator", "threads", *SPEED_HEAD),
+                      speed_rows(samples.all(), lambda s: (s.get("case"), name_of(s), s.get("threads"))))
+
+
 def compared(samples, topic, mine_name, others):
     found = []
     for mine in samples.all():
@@ -69,8 +74,7 @@ def commands_10(setup):
 def draw_10(samples):
     return Drawn(speed_plots(samples, "medium line"), [
         ratio_table(samples, "Speed over others', round by round", VARIANTS, ("tenuto", *VOLATILE)),
-        page.table("All figures", ("benchmark", "allocator", "threads", *SPEED_HEAD),
-                   speed_rows(samples.all(), lambda s: (s.get("case"), name_of(s), s.get("threads"))))])
+        speed_table(samples)])
 
 
 FIGURE_10 = Figure(

@@ -143,6 +143,24 @@ TEST(TxCostTest, fields_are_three_fences_however_many) {
               3, 8);
 }
 
+TEST(TxCostTest, overwritten_bytes_cost_no_entry) {
+  Bench b;
+  p<std::uint64_t>& count = reinterpret_cast<p<std::uint64_t>&>(b.lines[0].word[0]);
+  const auto fill = [&](Transaction& tx) {
+    TENUTO_TRY(tx.overwrite(&b.lines[1], sizeof(Line)));
+    b.lines[1].word[7] += 1;
+    return Status::ok;
+  };
+  EXPECT_COST(b.measure("overwrite 64 B", fill), 1, 1);
+  EXPECT_COST(b.measure("overwrite 64 B + count it by a field",
+                        [&](Transaction& tx) {
+                          TENUTO_TRY(fill(tx));
+                          count += 1;
+                          return Status::ok;
+                        }),
+              3, 4);
+}
+
 TEST(TxCostTest, repeated_adds_and_shared_lines_are_free) {
   Bench b;
   EXPECT_COST(b.measure("add 64 B, five times more",

@@ -84,6 +84,10 @@ TEST(tx_crash, fields_are_stored_together_or_not) {
   expect_sound(kFields, {kReady, kData, kCommit, kRestored, kRetired});
 }
 
+TEST(tx_crash, overwritten_bytes_have_a_value_once_they_are_counted) {
+  expect_sound(kAppends, {kReady, kData, kCommit, kRestored, kRetired});
+}
+
 TEST(tx_crash, lanes_need_no_common_order) {
   expect_sound(kLanes, {kReady, kData, kCommit, kRestored, kRetired});
 }

@@ -49,6 +49,26 @@ TEST_F(TxTest, commit_keeps_and_abort_restores) {
   EXPECT_EQ(parts_.engine->stats().aborted, 1u);
 }
 
+TEST_F(TxTest, overwritten_bytes_come_back_only_if_they_were_added) {
+  account_[0].balance = account_[1].balance = 1;
+  {
+    Transaction tx = begin();
+    EXPECT_EQ(tx.overwrite(&path_, 8), Status::invalid_argument);
+    ASSERT_EQ(tx.add(account_[0]), Status::ok);
+    ASSERT_EQ(tx.overwrite(account_, 2 * sizeof(Account)), Status::ok);
+    ASSERT_EQ(tx.add(account_[1]), Status::ok) << "too late";
+    account_[0].balance = account_[1].balance = 2;
+  }
+  EXPECT_EQ(account_[0].balance, 1u);
+  EXPECT_EQ(account_[1].balance, 2u);
+  Transaction tx = begin();
+  ASSERT_EQ(tx.overwrite(&account_[2], sizeof(Account)), Status::ok);
+  account_[2].changes = 3;
+  ASSERT_EQ(tx.commit(), Status::ok);
+  EXPECT_EQ(account_[2].changes, 3u);
+  EXPECT_EQ(tx.overwrite(account_, 8), Status::closed);
+}
+
 TEST_F(TxTest, a_transaction_left_without_commit_is_rolled_back) {
   {
     Transaction tx = begin();

@@ -73,6 +73,11 @@ Status Transaction::add_later(const void* p, std::size_t bytes) {
   return txn == nullptr ? why_not() : txn->add_later(p, bytes);
 }
 
+Status Transaction::overwrite(const void* p, std::size_t bytes) {
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->overwrite(p, bytes);
+}
+
 Status Transaction::ready() {
   tx::Txn* const txn = open();
   return txn == nullptr ? why_not() : txn->ready();

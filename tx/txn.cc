@@ -106,6 +106,25 @@ Status Txn::log_old_bytes(Range r) {
   return Status::ok;
 }
 
+// Adds the parts of `r` that are neither added nor in a new block, after f(part) has returned ok.
+template <class F>
+Status Txn::for_each_gap(Range r, F&& f) {
+  for (std::uint64_t at = r.begin; at < r.end;) {
+    const RangeSet::Answer fresh = fresh_.at(at);
+    const RangeSet::Answer added = added_.at(at);
+    if (fresh.inside || added.inside) {
+      at = std::max(fresh.inside ? fresh.until : 0, added.inside ? added.until : 0);
+      continue;
+    }
+    const Range gap{at, std::min({r.end, fresh.until, added.until})};
+    added_.make_room();
+    TENUTO_TRY(f(gap));
+    added_.insert(gap);
+    at = gap.end;
+  }
+  return Status::ok;
+}
+
 Status Txn::log_later(const void* p, std::size_t bytes) {
   TENUTO_TRY(status());
   const std::uint64_t begin = file_.offset_of(p).value;
@@ -119,21 +138,16 @@ Status Txn::add_later(const void* p, std::size_t bytes) {
   if (!file_.contains(p)) return Status::invalid_argument;
   const std::uint64_t begin = file_.offset_of(p).value;
   if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
-  const std::uint64_t end = begin + bytes;
-  for (std::uint64_t at = begin; at < end;) {
-    const RangeSet::Answer fresh = fresh_.at(at);
-    const RangeSet::Answer added = added_.at(at);
-    if (fresh.inside || added.inside) {
-      at = std::max(fresh.inside ? fresh.until : 0, added.inside ? added.until : 0);
-      continue;
-    }
-    const Range gap{at, std::min({end, fresh.until, added.until})};
-    added_.make_room();
-    TENUTO_TRY(log_old_bytes(gap));
-    added_.insert(gap);
-    at = gap.end;
-  }
-  return Status::ok;
+  return for_each_gap({begin, begin + bytes}, [this](Range gap) { return log_old_bytes(gap); });
+}
+
+Status Txn::overwrite(const void* p, std::size_t bytes) {
+  TENUTO_TRY(status());
+  if (!file_.contains(p)) return Status::invalid_argument;
+  const std::uint64_t begin = file_.offset_of(p).value;
+  if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
+  if (TENUTO_PLANT("tx_overwritten_bytes_not_flushed")) return Status::ok;
+  return for_each_gap({begin, begin + bytes}, [](Range) { return Status::ok; });
 }
 
 Status Txn::ready() {
@@ -299,7 +313,12 @@ void Txn::release_limbo() {
 }
 
 void Txn::commit_outermost() {
-  if (log_.size() == 0) return;
+  if (log_.size() == 0) {
+    if (added_.empty()) return;
+    flush_modified(false);
+    fence("overwritten bytes", "commit returns");
+    return;
+  }
   heap_.fence_thread();  // Consistency::gc: what this transaction may rely on
   const std::uint64_t s = log_.sequence();
   if (!fields_.empty() && !TENUTO_PLANT("tx_fields_stored_after_the_commit_record")) {

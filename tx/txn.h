@@ -65,7 +65,8 @@ class Txn {
 
   // As the calls of Transaction (tenuto/tx.h).
   Status add_later(const void* p, std::size_t bytes);
-  // The same for a caller that logs each byte once and keeps no ranges here: it flushes what it
+  Status overwrite(const void* p, std::size_t bytes);
+  // As add_later for a caller that logs each byte once and keeps no ranges here: it flushes what it
   // stores there, and nothing makes it abort after its first store. REQUIRES: the bytes are in no
   // block that this transaction allocated, and were not added.
   Status log_later(const void* p, std::size_t bytes);
@@ -116,6 +117,8 @@ class Txn {
   Status make_log_room();
   void make_room_for_new();
   Status log_old_bytes(Range r);
+  template <class F>
+  Status for_each_gap(Range r, F&& f);
   NewBlock* find_new(PoolOffset block);
   void remember_new(PoolOffset block, std::uint64_t bytes);
   void flush_modified(bool new_blocks);
@@ -148,7 +151,7 @@ class Txn {
   UndoLog log_;
   WaitingFields fields_;  // not empty only while undo_pending_
   Status field_error_ = Status::ok;
-  RangeSet added_;  // logged ranges outside new blocks
+  RangeSet added_;  // ranges outside new blocks: logged ones, and those of overwrite
   RangeSet fresh_;  // new blocks, cancelled ones included; never merged with added_
   std::vector<NewBlock> new_blocks_;
   using NewIndex = std::unordered_map<std::uint64_t, std::size_t>;

@@ -77,6 +77,11 @@ class TENUTO_API Transaction {
     return add_later(&object, sizeof object);
   }
   Status ready();
+  // The bytes have no value yet, or no more (an unused slot): the commit flushes them, and nothing
+  // saves what was there. Store at once. After an abort or a crash they are undefined, unless they
+  // were added before. So what is removed and may be overwritten in the same transaction has to be
+  // added when it is removed. Statuses as add. Cost: no line and no fence.
+  Status overwrite(const void* p, std::size_t bytes);
 
   // Takes a block that is allocated with the commit; an abort frees it. Its contents are undefined
   // (zero with options.zero). Commit flushes the whole block, so it need not be added. full |

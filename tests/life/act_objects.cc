@@ -238,6 +238,7 @@ Status Actor::change_objects(Transaction& tx, RootObject& root, const Step& s, c
       if (!made) return made.error();
       root.plain[slot] = static_cast<std::uint64_t*>(*made);
     }
+    TENUTO_TRY(tx.overwrite(root.block(slot), bytes_of_tag(tag)));
     fill_block(root.block(slot), bytes_of_tag(tag), tag);
   }
   return tx.status();

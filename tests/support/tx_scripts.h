@@ -42,6 +42,10 @@ inline const Script kFields = {Op::field_stores, Op::field_link,  Op::abort_fiel
                                Op::field_link,   Op::unlink,      Op::field_many,   Op::transfer,
                                Op::abort_fields, Op::field_stores};
 
+inline const Script kAppends = {Op::append,       Op::append, Op::abort_append, Op::append,
+                                Op::field_stores, Op::append, Op::abort_append, Op::append,
+                                Op::append,       Op::append, Op::append,       Op::append};
+
 inline const Script kLanes = {{Op::link_many, 0},    {Op::unlink_many, 0}, {Op::link_large, 1},
                               {Op::cancel_many, 0},  {Op::link_large, 1},  {Op::transfer, 1},
                               {Op::abort_stores, 0}, {Op::unlink, 1},      {Op::link_large, 0}};

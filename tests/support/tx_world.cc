@@ -95,10 +95,14 @@ void WorldState::apply(Op op, std::uint64_t choice) {
     case Op::unlink_many:
       many = 0;
       break;
+    case Op::append:
+      used += 1;
+      break;
     case Op::abort_stores:
     case Op::abort_early:
     case Op::abort_overflow:
     case Op::abort_fields:
+    case Op::abort_append:
     case Op::cancel_many:
     case Op::drain:
     case Op::sparse:
@@ -122,7 +126,10 @@ bool WorldState::shown_by(const World& w) const {
   for (const auto& s : w.spread) {
     if (s.word != spread) return false;
   }
-  return true;
+  for (std::size_t i = 0; i < used; ++i) {
+    if (w.slot[i] != i * 7 + 1) return false;
+  }
+  return w.used == used;
 }
 
 namespace {
@@ -187,6 +194,14 @@ Status field_link(Transaction& tx, World& w, const Picks& at, const WorldState& 
   dest = block;
   if (dest.get() != block || *dest.get() != after.tag[at.d]) return Status::corrupt;
   field(w.word[at.a]) = after.word[at.a];
+  return Status::ok;
+}
+
+// The slot is stored at once, before the fence of any entry.
+Status append(Transaction& tx, World& w) {
+  TENUTO_TRY(tx.overwrite(&w.slot[w.used], sizeof w.slot[0]));
+  w.slot[w.used] = w.used * 7 + 1;
+  field(w.used) += 1;
   return Status::ok;
 }
 
@@ -269,6 +284,12 @@ Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldS
       TENUTO_TRY(field_link(tx, w, p, after));
       field(w.word[p.b]) = 2345678;
       if (choice % 2 == 0) TENUTO_TRY(tx.ready());
+      return Status::aborted;
+    case Op::append:
+      return append(tx, w);
+    case Op::abort_append:
+      TENUTO_TRY(append(tx, w));
+      w.slot[w.used] = 99;
       return Status::aborted;
     case Op::cancel_many:
     case Op::drain:

@@ -40,7 +40,9 @@ enum class Op {
   field_mixed,   // fields before and after a range that is added
   field_many,    // a field in each line
   abort_fields,
-  drain,  // empty the lane's limbo, and give back its log frames
+  append,        // overwrite: a slot without a value gets one, and a field counts it
+  abort_append,  // the same, rolled back
+  drain,         // empty the lane's limbo, and give back its log frames
 };
 
 struct Step {
@@ -54,6 +56,7 @@ struct World {
   static constexpr std::size_t kWords = 24;  // eight a line
   static constexpr std::size_t kDests = 3;   // in their own line
   static constexpr std::size_t kMany = 16;
+  static constexpr std::size_t kSlots = 32;
   static constexpr std::size_t kSpread = 52;  // one a line: more than a lane's undo area holds
 
   struct alignas(kLineBytes) Spread {
@@ -64,6 +67,8 @@ struct World {
   Ptr<std::uint64_t> dest[8];
   Ptr<std::uint64_t> many[kMany];
   Spread spread[kSpread];
+  std::uint64_t used;  // slots that have a value
+  std::uint64_t slot[kSlots];
 };
 
 // What a world must show.
@@ -73,6 +78,7 @@ struct WorldState {
   std::uint64_t type[World::kDests] = {};  // of the block
   std::uint64_t many = 0;
   std::uint64_t spread = 0;  // in all of them
+  std::uint64_t used = 0;    // slot[i] is i * 7 + 1
 
   // `choice` selects the words and destinations.
   void apply(Op op, std::uint64_t choice);

@@ -147,6 +147,11 @@ Status Txn::overwrite(const void* p, std::size_t bytes) {
   const std::uint64_t begin = file_.offset_of(p).value;
   if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
   if (TENUTO_PLANT("tx_overwritten_bytes_not_flushed")) return Status::ok;
+  // What was added before, and waits for its fence, may not be stored to yet.
+  const RangeSet::Answer first = added_.at(begin);
+  const bool added = first.inside || first.until < begin + bytes;
+  if (undo_pending_ && added && !TENUTO_PLANT("tx_added_bytes_overwritten_early"))
+    TENUTO_TRY(ready());
   return for_each_gap({begin, begin + bytes}, [](Range) { return Status::ok; });
 }
 

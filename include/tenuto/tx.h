@@ -80,7 +80,8 @@ class TENUTO_API Transaction {
   // The bytes have no value yet, or no more (an unused slot): the commit flushes them, and nothing
   // saves what was there. Store at once. After an abort or a crash they are undefined, unless they
   // were added before. So what is removed and may be overwritten in the same transaction has to be
-  // added when it is removed. Statuses as add. Cost: no line and no fence.
+  // added when it is removed. Statuses as add. Cost: no line; a fence if part of it was added since
+  // the last fence.
   Status overwrite(const void* p, std::size_t bytes);
 
   // Takes a block that is allocated with the commit; an abort frees it. Its contents are undefined

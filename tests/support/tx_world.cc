@@ -290,6 +290,10 @@ Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldS
     case Op::abort_append:
       TENUTO_TRY(append(tx, w));
       w.slot[w.used] = 99;
+      if (w.used == 0) return Status::aborted;
+      TENUTO_TRY(tx.add_later(w.slot[w.used - 1]));
+      TENUTO_TRY(tx.overwrite(&w.slot[w.used - 1], sizeof w.slot[0]));
+      w.slot[w.used - 1] = 99;
       return Status::aborted;
     case Op::cancel_many:
     case Op::drain:

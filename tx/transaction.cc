@@ -109,6 +109,24 @@ Status Transaction::on_abort(std::function<void()> f) {
   return txn == nullptr ? why_not() : txn->on_abort(std::move(f));
 }
 
+Status Transaction::on_end(std::function<void(bool committed)> f) {
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->on_end(std::move(f));
+}
+
+Result<Transaction::Savepoint> Transaction::savepoint() {
+  tx::Txn* const txn = open();
+  if (txn == nullptr) return why_not();
+  const Result<std::uint64_t> number = txn->savepoint();
+  if (!number) return number.error();
+  return Savepoint{*number};
+}
+
+Status Transaction::rollback_to(Savepoint point) {
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->rollback_to(point.number);
+}
+
 Status Transaction::commit() { return commit(durability_); }
 
 Status Transaction::commit(Durability durability) {

@@ -137,6 +137,7 @@ Status Txn::add_later(const void* p, std::size_t bytes) {
   if (!file_.contains(p)) return Status::invalid_argument;
   const std::uint64_t begin = file_.offset_of(p).value;
   if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
+  if (savepoints_.any()) savepoints_.save(file_.at<std::byte>({0}), {begin, begin + bytes});
   return for_each_gap({begin, begin + bytes}, [this](Range gap) { return log_old_bytes(gap); });
 }
 
@@ -194,6 +195,8 @@ Status Txn::free(const void* p) {
   const PoolOffset offset = file_.offset_of(p);
   if (NewBlock* b = new_blocks_.find(offset)) {
     if (b->cancelled) return Status::invalid_argument;
+    savepoints_.make_room_to_cancel();
+    savepoints_.cancel(new_blocks_.index_of(*b));
     // The block goes back only after T. Until then recovery would clear the bit of its next owner.
     b->cancelled = true;
     if (TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(offset);
@@ -231,6 +234,16 @@ Status Txn::on_abort(std::function<void()> f) {
   TENUTO_TRY(status());
   on_abort_.push_back(std::move(f));
   return Status::ok;
+}
+
+Status Txn::on_end(std::function<void(bool)> f) {
+  TENUTO_TRY(on_commit([f] { f(true); }));
+  try {
+    return on_abort([f = std::move(f)] { f(false); });
+  } catch (...) {
+    on_commit_.pop_back();
+    throw;
+  }
 }
 
 // --- how it ends ---------------------------------------------------------------------------------
@@ -308,7 +321,9 @@ void Txn::commit_outermost() {
   release_limbo();
   for (const NewBlock& b : new_blocks_) {
     if (any_typed_ && !b.cancelled) heap_.confirm_allocated(b.offset);
-    if (b.cancelled && !TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(b.offset);
+    if (!b.cancelled) continue;
+    transient(file_.at<void>(b.offset), b.bytes);
+    if (!TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(b.offset);
   }
   for (const heap::Block& b : freed_) {
     if (!early) dirty_.add(heap_.mark_free(b.offset));

@@ -24,6 +24,7 @@
 #include "tx/fields.h"
 #include "tx/new_blocks.h"
 #include "tx/ranges.h"
+#include "tx/savepoints.h"
 #include "tx/undo.h"
 
 namespace TENUTO_NS::tx {
@@ -86,6 +87,10 @@ class Txn {
   Status lock(std::mutex& m);
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);
+  Status on_end(std::function<void(bool)> f);
+  // Savepoints, by their numbers.
+  Result<std::uint64_t> savepoint();
+  Status rollback_to(std::uint64_t savepoint);
 
   // Each ends one begin(). abort rolls back at once, and outer levels then get Status::aborted.
   Status commit();
@@ -145,6 +150,7 @@ class Txn {
   RangeSet added_;        // ranges outside new blocks: logged ones, and those of overwrite
   NewBlocks new_blocks_;  // their ranges are never merged with added_
   std::vector<heap::Block> freed_;
+  Savepoints savepoints_;
   std::vector<heap::Block> limbo_;  // freed by transaction committed_; their bits are stored
   pm::DirtyLines dirty_;            // the lines of these bits
   std::uint64_t limbo_bytes_ = 0;

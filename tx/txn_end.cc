@@ -76,6 +76,7 @@ void Txn::end(bool committed) {
   field_error_ = Status::ok;
   added_.clear();
   new_blocks_.clear();
+  savepoints_.clear();
   freed_.clear();
   if (log_.frames() != 0) {
     if (log_.frames() > kAreas * kFramesKept) drain();

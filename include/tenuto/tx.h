@@ -116,13 +116,54 @@ class TENUTO_API Transaction {
   // else status().
   Status lock(std::mutex& m);
 
-  // Registers a callback for the end of the outermost transaction (on_commit, on_abort). They run
-  // in the order of registration, before the locks are released. They must not begin a transaction
+  // A point that the transaction can go back to. rollback_to undoes what was done since, at any
+  // depth of nesting: it stores old bytes back, gives back blocks that were allocated, keeps those
+  // that were freed, and forgets callbacks (those of on_abort and on_end run first). Locks stay.
+  // The point stays, too; younger ones are gone. A field that could not be logged since is as if it
+  // had not been assigned, so a transaction that met a full log can go on. Bytes in a block that
+  // this transaction allocated before the point come back only if they were added after it, or are
+  // fields. Statuses as add; rollback_to also invalid_argument (another transaction's point, or one
+  // that is gone). Cost: no fence, and no line but one for each free that is undone. While there is
+  // a savepoint, what is added is copied to DRAM, too; the log does not shrink.
+  struct Savepoint {
+    std::uint64_t number = 0;
+  };
+  Result<Savepoint> savepoint();
+  Status rollback_to(Savepoint point);
+  // Runs body() -> Status. Any other status than ok, or an exception, undoes what it did, and is
+  // passed on; the transaction goes on, unless body aborted it, or the way back had no memory.
+  template <class Body>
+  Status attempt(Body&& body) {
+    const Result<Savepoint> before = savepoint();
+    if (!before) return before.error();
+    struct Undo {
+      Transaction& tx;
+      Savepoint before;
+      bool done = false;
+      ~Undo() {
+        if (done) return;
+        try {
+          static_cast<void>(tx.rollback_to(before));
+        } catch (...) {  // no memory, or a callback
+          tx.abort();
+        }
+      }
+    } undo{*this, *before};
+    Status s = body();
+    if (s == Status::ok) s = status();
+    undo.done = s == Status::ok;
+    return s;
+  }
+
+  // Registers a callback for the end of the outermost transaction (on_commit, on_abort, or on_end
+  // for both; its argument tells which). They run in the order of registration, before the locks
+  // are released. They must not begin a transaction
   // on this pool. An exception passes through commit() or abort(). Then later callbacks do not run,
   // the locks are released, and a commit stays committed (on medium journal this call does not sync
   // it). An exception that leaves ~Transaction ends the program.
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);
+  Status on_end(std::function<void(bool committed)> f);
 
   // Commits the outermost transaction, or leaves an inner one. Durable on return, as
   // PoolOptions::durability says. ok | aborted (an inner one was aborted) | corrupt, io, read_only

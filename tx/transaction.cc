@@ -8,11 +8,12 @@
 
 namespace TENUTO_NS {
 
-Transaction::Transaction(tx::Txn& txn) { begin(txn); }
+Transaction::Transaction(tx::Txn& txn, const char* file, int line) { begin(txn, file, line); }
 
-void Transaction::begin(tx::Txn& txn) {
+void Transaction::begin(tx::Txn& txn, const char* file, int line) {
   begin_status_ = txn.begin();
   if (begin_status_ != Status::ok) return;
+  txn.began_at(file, line);
   txn_ = &txn;
   turn_ = txn.turn();
   outer_ = std::exchange(innermost_, this);
@@ -28,11 +29,11 @@ void Transaction::leave() {
 }
 
 // False: no transaction of this thread is on the pool. A transaction that ended takes nothing.
-bool Transaction::take_field(void* at, const void* value, std::size_t bytes) {
+bool Transaction::take_field(void* at, const void* value, std::size_t bytes, const void* target) {
   for (Transaction* t = this; t != nullptr; t = t->outer_) {
     tx::Txn* const txn = t->open();
     if (txn != nullptr && txn->active() && txn->holds(at)) {
-      txn->store_field(at, value, bytes);
+      txn->store_field(at, value, bytes, target);
       return true;
     }
   }

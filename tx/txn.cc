@@ -137,6 +137,8 @@ Status Txn::add_later(const void* p, std::size_t bytes) {
   if (!file_.contains(p)) return Status::invalid_argument;
   const std::uint64_t begin = file_.offset_of(p).value;
   if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
+  if (Watch* const watch = engine_.watch()) [[unlikely]]
+    watch->cover(*this, {begin, begin + bytes}, true);
   if (savepoints_.any()) savepoints_.save(file_.at<std::byte>({0}), {begin, begin + bytes});
   return for_each_gap({begin, begin + bytes}, [this](Range gap) { return log_old_bytes(gap); });
 }
@@ -147,6 +149,8 @@ Status Txn::overwrite(const void* p, std::size_t bytes) {
   const std::uint64_t begin = file_.offset_of(p).value;
   if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
   if (TENUTO_PLANT("tx_overwritten_bytes_not_flushed")) return Status::ok;
+  if (Watch* const watch = engine_.watch()) [[unlikely]]
+    watch->cover(*this, {begin, begin + bytes}, true);
   // What was added before, and waits for its fence, may not be stored to yet.
   const RangeSet::Answer first = added_.at(begin);
   const bool added = first.inside || first.until < begin + bytes;
@@ -184,6 +188,8 @@ Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
   alloc_pending_ = true;
   any_typed_ = any_typed_ || options.type != 0;
   new_blocks_.add(block->offset, bytes);
+  if (Watch* const watch = engine_.watch()) [[unlikely]]
+    watch->cover(*this, {block->offset.value, block->offset.value + bytes}, false);
   void* const data = file_.at<void>(block->offset);
   if (options.zero) std::memset(data, 0, bytes);
   return data;
@@ -291,6 +297,10 @@ void Txn::release_limbo() {
 }
 
 void Txn::commit_outermost() {
+  if (engine_.watch() != nullptr) [[unlikely]] {
+    static_cast<void>(ready());
+    look_for_mistakes("commit of");
+  }
   if (log_.size() == 0) {
     if (added_.empty()) return;
     flush_modified(false);
@@ -336,6 +346,8 @@ void Txn::commit_outermost() {
 }
 
 void Txn::roll_back() {
+  if (engine_.watch() != nullptr) [[unlikely]]
+    look_for_mistakes("abort of");
   if (log_.size() > 0) {
     const std::uint64_t s = log_.sequence();
     log_.restore();

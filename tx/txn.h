@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "file/lane.h"
@@ -80,8 +81,14 @@ class Txn {
   Status free(const void* p);
   // Fields (tenuto/p.h). An assignment that fails is kept as the status of the transaction.
   bool holds(const void* p) const { return file_.contains(p); }
-  void store_field(void* at, const void* value, std::size_t bytes);
+  // target: what a field that is a pointer gets. It may not be outside the pool.
+  void store_field(void* at, const void* value, std::size_t bytes, const void* target);
   bool load_field(const void* at, void* value, std::size_t bytes) const;
+  // Where the transaction began, for reports. `file` lives as long as the program.
+  void began_at(const char* file, int line) {
+    if (depth_ == 1) file_name_ = file, line_ = line;
+  }
+  std::string place() const;
   // Whether the open transaction allocated the block.
   bool allocated(PoolOffset block) { return depth_ > 0 && new_blocks_.find(block) != nullptr; }
   Status lock(std::mutex& m);
@@ -122,6 +129,7 @@ class Txn {
   void release_limbo();
   void commit_outermost();
   void store_waiting();
+  void look_for_mistakes(const char* when);
   void roll_back();
   void end(bool committed);
   void call_back(bool committed);
@@ -137,6 +145,8 @@ class Txn {
 
   // Owner thread only.
   unsigned depth_ = 0;
+  const char* file_name_ = nullptr;
+  int line_ = 0;
   std::atomic<std::uint64_t> turn_ = 1;
   bool aborted_ = false;
   bool in_callbacks_ = false;

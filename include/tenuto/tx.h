@@ -46,9 +46,13 @@ class Txn;  // tx/txn.h
 
 class TENUTO_API Transaction {
  public:
-  explicit Transaction(Pool& pool);    // begins, or joins this thread's transaction on the pool
-  explicit Transaction(tx::Txn& txn);  // the same for layers that have no Pool
-  ~Transaction();                      // rolls back what was neither committed nor aborted
+  // Begins, or joins this thread's transaction on the pool. file, line: for reports of mistakes.
+  explicit Transaction(Pool& pool, const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE());
+  // The same for layers that have no Pool.
+  explicit Transaction(tx::Txn& txn, const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE());
+  ~Transaction();  // rolls back what was neither committed nor aborted
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
@@ -182,21 +186,22 @@ class TENUTO_API Transaction {
   template <class T>
   friend class p;
 
-  // For p<T>. `at` is the field. store_field stores at once where no transaction of this thread is
-  // on the field's pool. load_field: false when no value waits.
-  static void store_field(void* at, const void* value, std::size_t bytes) {
-    if (innermost_ == nullptr || !innermost_->take_field(at, value, bytes))
+  // For p<T>. `at` is the field, and `target` what it points to, if it is a pointer. store_field
+  // stores at once where no transaction of this thread is on the field's pool. load_field: false
+  // when no value waits.
+  static void store_field(void* at, const void* value, std::size_t bytes, const void* target) {
+    if (innermost_ == nullptr || !innermost_->take_field(at, value, bytes, target))
       __builtin_memcpy(at, value, bytes);
   }
   static bool load_field(const void* at, void* value, std::size_t bytes) {
     return innermost_ != nullptr && innermost_->find_field(at, value, bytes);
   }
-  bool take_field(void* at, const void* value, std::size_t bytes);
+  bool take_field(void* at, const void* value, std::size_t bytes, const void* target);
   bool find_field(const void* at, void* value, std::size_t bytes) const;
   void leave();
 
   Durability durability_ = Durability::buffered;  // layers without a Pool sync themselves
-  void begin(tx::Txn& txn);
+  void begin(tx::Txn& txn, const char* file, int line);
   tx::Txn* open() const;  // null also when the thread that began it has ended
   Status why_not() const;
   tx::Txn* txn_ = nullptr;            // null: it did not begin, or has ended

@@ -195,6 +195,7 @@ const std::map<std::string, int, std::less<>>& public_header_layers() {
       {"vptr.h", 1},
       {"words.h", 1},
       {"mistakes.h", 1},
+      {"actions.h", 7},
       {"p.h", 6},
       {"tx.h", 6},
       {"pool.h", 7},

@@ -27,7 +27,7 @@ struct Options {
   std::vector<std::uint64_t> values = {std::begin(kValueSizes), std::end(kValueSizes)};
   std::uint64_t transactions = 100'000;
   std::uint64_t elements = 10'000;
-  unsigned samples = 128;
+  unsigned samples = 16;
   unsigned rounds = 5;
   std::string dir = "/dev/shm";
   std::string json;
@@ -37,7 +37,7 @@ struct Options {
 
 constexpr std::uint64_t kQuickTransactions = 200;
 constexpr std::uint64_t kQuickElements = 100;
-constexpr unsigned kQuickSamples = 3;
+constexpr unsigned kQuickSamples = 1;
 constexpr unsigned kThreadsMax = 64;
 constexpr unsigned kRoundsMax = 1000;
 constexpr std::uint64_t kTransactionsMax = 1'000'000'000;

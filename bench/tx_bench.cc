@@ -186,7 +186,8 @@ class Run {
       const bool row = what.part == Part::row;
       for (const std::uint64_t value : row ? std::vector<std::uint64_t>{0} : o_.values) {
         for (const unsigned threads : o_.threads) {
-          TxSetting s{&what, medium, threads, {}, 0, o_.rounds};
+          // Medium `model` keeps books: its times are not those of a pool.
+          TxSetting s{&what, medium, threads, {}, 0, medium == "model" ? 0 : o_.rounds};
           s.size = {row ? std::min(o_.transactions, kRowBatchMax) : o_.elements, value};
           s.transactions = batches(s.size) * s.size.batch;
           all.push_back(s);

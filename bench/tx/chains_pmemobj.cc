@@ -1,5 +1,7 @@
 // libpmemobj's list, hash map and queue: the same steps as chains_tenuto.cc, with its 16-byte
 // pointers and a range added before each store.
+#include <type_traits>
+
 #include "bench/tx/parts_pmemobj.h"
 #include "bench/tx/structure.h"
 

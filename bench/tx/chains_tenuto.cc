@@ -1,5 +1,7 @@
 // Tenuto's list, hash map and queue, of fields that add themselves. Each searches first and changes
 // then: a field is read for less outside a transaction, and a single thread may do so.
+#include <type_traits>
+
 #include "bench/tx/parts_tenuto.h"
 #include "bench/tx/structure.h"
 #include "tenuto/p.h"

@@ -61,6 +61,7 @@ std::unique_ptr<TxEngine> make_tenuto_tx() { return std::make_unique<TenutoTx>()
 
 std::string tenuto_tx_settings(const std::string& medium) {
   const std::string what = "Pool::run, fields (p<T>) for pointers; medium " + medium;
+  if (medium == "model") return what + ", which counts each flush and fence";
   return what + (medium == "cache" ? ", no flush: survives kill -9" : ", every line flushed");
 }
 

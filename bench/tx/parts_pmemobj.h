@@ -5,6 +5,8 @@
 #include <libpmemobj.h>
 
 #include <memory>
+#include <new>
+#include <utility>
 
 #include "bench/alloc/library.h"
 #include "bench/tx/engine.h"

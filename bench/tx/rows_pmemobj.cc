@@ -3,6 +3,7 @@
 // is atomic without a transaction. It has no call for several ranges at once, so the rows that
 // differ in that only for tenuto are the same here, but for the order of its stores.
 #include <array>
+#include <cerrno>
 
 #include "bench/tx/parts_pmemobj.h"
 #include "bench/tx/row.h"

@@ -1,6 +1,8 @@
 // Tenuto's rows: Pool::run with a body, ranges added by Transaction::add, or fields (p<T>) where
 // the row is about pointers. publish and withdraw are the heap's atomic calls.
 #include <array>
+#include <new>
+#include <utility>
 
 #include "bench/tx/parts_tenuto.h"
 #include "bench/tx/row.h"

@@ -1,6 +1,7 @@
 // The child process of a turn; see turn.h.
 #include "bench/tx/turn.h"
 
+#include <algorithm>
 #include <barrier>
 #include <cerrno>
 #include <cstdio>

@@ -148,6 +148,7 @@ TEST(TxBench, runs_every_case_on_both_engines_with_two_threads) {
       EXPECT_EQ(line["bench"], "tx");
       EXPECT_EQ(line["medium"], medium);
       EXPECT_GT(line["mops"]["median"], 0) << line;
+      EXPECT_GT(line["cpu_ns_per_op"]["median"], 0) << line;
       EXPECT_FALSE(line.contains("fences_per_op"));
       ++seen[line["engine"].get<std::string>() + " " + line["case"].get<std::string>()];
     }

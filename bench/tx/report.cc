@@ -53,10 +53,16 @@ std::string instruction_ratios(const std::vector<TxFigures>& figures) {
   return joined;
 }
 
-std::string speed_ratios(const std::vector<TxFigures>& figures) {
+// The speed of the first engine over each other's. Of times it is theirs over its.
+std::optional<Spread> cpu_ratio(const TxFigures& first, const TxFigures& other) {
+  return ratio_of(other.cpu_ns, first.cpu_ns);
+}
+
+template <class Ratio>
+std::string speed_ratios(const std::vector<TxFigures>& figures, Ratio&& ratio) {
   std::string joined;
   for (std::size_t i = 1; i < figures.size(); ++i) {
-    const std::optional<Spread> r = ratio_of(figures[0].mops, figures[i].mops);
+    const std::optional<Spread> r = ratio(figures[0], figures[i]);
     joined += (joined.empty() ? "" : " / ") + (r ? range_text(*r) : "-");
   }
   return joined;
@@ -79,12 +85,14 @@ void add_counts(JsonLine& line, const char* name, const char* of_each,
 void add_ratios(JsonLine& line, const std::vector<const TxEngineKind*>& engines,
                 const std::vector<TxFigures>& figures) {
   JsonLine speeds;
+  JsonLine cpu;
   JsonLine instructions;
   bool any_speed = false;
   bool any_instructions = false;
   for (std::size_t k = 1; k < figures.size(); ++k) {
     if (const auto r = ratio_of(figures[0].mops, figures[k].mops)) {
       speeds.raw(engines[k]->name, json_of(*r));
+      if (const auto c = cpu_ratio(figures[0], figures[k])) cpu.raw(engines[k]->name, json_of(*c));
       any_speed = true;
     }
     if (const auto r = count_ratio(figures[0].instructions, figures[k].instructions)) {
@@ -92,7 +100,7 @@ void add_ratios(JsonLine& line, const std::vector<const TxEngineKind*>& engines,
       any_instructions = true;
     }
   }
-  if (any_speed) line.raw("ratio_to", speeds.str());
+  if (any_speed) line.raw("ratio_to", speeds.str()).raw("cpu_ratio_to", cpu.str());
   if (any_instructions) line.raw("instructions_ratio_to", instructions.str());
 }
 
@@ -103,6 +111,7 @@ void TxFigures::add(const TurnResult& r) {
   if (r.mops > 0) {
     mops.push_back(r.mops);
     tx_ns.push_back(r.tx_ns);
+    cpu_ns.push_back(r.cpu_ns);
   }
   for (unsigned i = 0; i < r.counted; ++i) {
     if (r.counts[i].instructions >= 0) instructions.push_back(r.counts[i].instructions);
@@ -116,20 +125,24 @@ void print_tx_head(std::FILE* out, const std::vector<const TxEngineKind*>& engin
   std::string names;
   for (const TxEngineKind* kind : engines)
     names += (names.empty() ? "" : " / ") + std::string(kind->name);
-  fmt::print(out,
-             "\nMedium {}, {}:\n\n"
-             "| case | threads | fences | lines | instructions | x | ns | Mops/s | speed x |\n"
-             "|---|---|---|---|---|---|---|---|---|\n",
-             medium, names);
+  fmt::print(
+      out,
+      "\nMedium {}, {}:\n\n"
+      "| case | threads | fences | lines | instructions | x | ns | cpu ns | speed x | cpu x |\n"
+      "|---|---|---|---|---|---|---|---|---|---|\n",
+      medium, names);
 }
 
 void print_tx_row(std::FILE* out, const TxSetting& s, const std::vector<TxFigures>& figures) {
   const auto ns = cell(figures, [](const TxFigures& f) { return range_text(f.tx_ns); });
-  const auto mops = cell(figures, [](const TxFigures& f) { return median_text(f.mops); });
-  fmt::print(out, "| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", name_of(s), s.threads,
+  const auto cpu = cell(figures, [](const TxFigures& f) { return median_text(f.cpu_ns); });
+  const auto speed = [](const TxFigures& first, const TxFigures& other) {
+    return ratio_of(first.mops, other.mops);
+  };
+  fmt::print(out, "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", name_of(s), s.threads,
              means(figures, &TxFigures::fences), means(figures, &TxFigures::lines),
-             means(figures, &TxFigures::instructions), instruction_ratios(figures), ns, mops,
-             speed_ratios(figures));
+             means(figures, &TxFigures::instructions), instruction_ratios(figures), ns, cpu,
+             speed_ratios(figures, speed), speed_ratios(figures, cpu_ratio));
 }
 
 std::vector<std::string> tx_json_lines(const TxSetting& s,
@@ -147,6 +160,7 @@ std::vector<std::string> tx_json_lines(const TxSetting& s,
     line.integer("transactions", s.transactions).integer("rounds", s.rounds);
     add_spread(line, "mops", f.mops);
     add_spread(line, "ns_per_op", f.tx_ns);
+    add_spread(line, "cpu_ns_per_op", f.cpu_ns);
     line.integer("samples", f.fences.size());
     add_counts(line, "fences_per_op", "fences", f.fences);
     add_counts(line, "lines_per_op", "lines", f.lines);

@@ -25,6 +25,7 @@ struct TxSetting {
 struct TxFigures {
   std::vector<double> mops;
   std::vector<double> tx_ns;
+  std::vector<double> cpu_ns;
   std::vector<double> instructions;
   std::vector<double> fences;
   std::vector<double> lines;

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
+#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -25,7 +25,14 @@ constexpr const char* kFailed = "a transaction failed, or found what should not 
 struct Went {
   const char* wrong = nullptr;
   std::uint64_t ticks = 0;
+  double cpu_ns = 0;
 };
+
+double thread_cpu_ns() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
+}
 
 class Turn {
  public:
@@ -42,12 +49,13 @@ class Turn {
     went[0] = time_thread(0, line_up);
     for (std::thread& t : others) t.join();
     const auto transactions = static_cast<double>(o_.batches * o_.size.batch);
-    r_.mops = r_.tx_ns = 0;
+    r_.mops = r_.tx_ns = r_.cpu_ns = 0;
     for (const Went& w : went) {
       if (w.wrong != nullptr) return w.wrong;
       const double ns = seconds_of(w.ticks) * 1e9 / transactions;
       r_.mops += 1e3 / ns;
       r_.tx_ns += ns / o_.threads;
+      r_.cpu_ns += w.cpu_ns / transactions / o_.threads;
     }
     return nullptr;
   }
@@ -74,9 +82,11 @@ class Turn {
     if (went.wrong == nullptr) went.wrong = play_batch(*work);
     for (std::uint64_t b = 0; b < o_.batches && went.wrong == nullptr; ++b) {
       line_up.arrive_and_wait();
+      const double cpu_start = thread_cpu_ns();
       const std::uint64_t start = ticks();
       const bool ran = work->run(0, o_.size.batch);
       went.ticks += ticks() - start;
+      went.cpu_ns += thread_cpu_ns() - cpu_start;
       went.wrong = ran ? work->settle() : kFailed;
     }
     line_up.arrive_and_drop();  // so that nobody waits for a thread that has failed

@@ -32,8 +32,9 @@ struct TxCounts {
 // Plain memory: the child writes it, its parent reads it.
 struct TurnResult {
   bool finished = false;
-  double mops = -1;   // of all threads
-  double tx_ns = -1;  // of one transaction on its thread
+  double mops = -1;    // of all threads
+  double tx_ns = -1;   // of one transaction on its thread
+  double cpu_ns = -1;  // the same of the processor's time: without waits for a busy one
   unsigned counted = 0;
   TxCounts counts[kSamplesMax];
   char error[400] = {};  // why it did not finish: also wrong contents

@@ -115,10 +115,11 @@ struct Ran {
   std::vector<nlohmann::json> lines;
 };
 
-// `to`: what the shell does with the two outputs.
-Ran run_bench(const std::string& arguments, const char* to) {
+// `to`: what the shell does with the two outputs. `before`: a command of the same shell.
+Ran run_bench(const std::string& arguments, const char* to, const std::string& before = "") {
   Ran ran;
-  std::FILE* const pipe = ::popen((TENUTO_TX_BENCH " " + arguments + " " + to).c_str(), "r");
+  const std::string command = before + TENUTO_TX_BENCH " " + arguments + " " + to;
+  std::FILE* const pipe = ::popen(command.c_str(), "r");
   EXPECT_NE(pipe, nullptr);
   if (pipe == nullptr) return ran;
   char buffer[4096];
@@ -230,6 +231,16 @@ TEST(TxBench, refuses_what_it_cannot_do_and_says_why) {
   const Ran ran = run_bench("--quick --dir /nowhere", "2>&1 >/dev/null");
   EXPECT_EQ(ran.code, 8);
   EXPECT_NE(ran.text.find("cannot make a directory in /nowhere"), std::string::npos);
+}
+
+TEST(TxBench, a_turn_that_does_not_finish_fails_the_run_and_gives_no_figure) {
+  // No pool fits into files of this size.
+  const std::string arguments = "--quick --bench empty --engine tenuto --json -";
+  const Ran wrong = run_bench(arguments, "2>&1 >/dev/null", "ulimit -f 1000; ");
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.text.find("FAILED empty, tenuto, line, 1 threads: "), std::string::npos);
+  const Ran figures = run_bench(arguments, "2>/dev/null", "ulimit -f 1000; ");
+  EXPECT_EQ(figures.text, "");
 }
 
 }  // namespace

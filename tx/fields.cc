@@ -12,17 +12,15 @@ namespace TENUTO_NS::tx {
 namespace {
 constexpr std::size_t kValuesFirst = 256;  // bytes
 constexpr std::size_t kKept = 256;         // fields: above it, clear() gives the memory back
-
-std::size_t hash(std::uint64_t offset) {
-  return static_cast<std::size_t>(offset * 0x9E3779B97F4A7C15 >> 32);
-}
 }  // namespace
 
 void WaitingFields::make_room(std::size_t bytes) {
   const std::size_t n = fields_.size();
   if (n == fields_.capacity()) fields_.reserve(std::max(kSearchMax, 2 * n));
   const std::size_t end = values_.size() + bytes;
-  if (end > values_.capacity()) values_.reserve(std::max(2 * end, kValuesFirst));
+  if (bytes > sizeof(std::uint64_t) && end > values_.capacity()) {
+    values_.reserve(std::max(2 * end, kValuesFirst));
+  }
   if (n < kSearchMax || 2 * (n + 1) <= table_.size()) return;
   table_ = std::vector<std::uint32_t>(std::bit_ceil(4 * (n + 1)));
   for (std::size_t i = 0; i < n; ++i) index(i);
@@ -34,7 +32,7 @@ void WaitingFields::index(std::size_t i) {
   table_[at] = static_cast<std::uint32_t>(i + 1);
 }
 
-const WaitingFields::Field* WaitingFields::search(std::uint64_t offset) const {
+const WaitingFields::Field* WaitingFields::search_all(std::uint64_t offset) const {
   if (fields_.size() <= kSearchMax) {
     const auto at = std::find_if(fields_.begin(), fields_.end(),
                                  [&](const Field& f) { return f.offset == offset; });
@@ -50,19 +48,21 @@ const WaitingFields::Field* WaitingFields::search(std::uint64_t offset) const {
 bool WaitingFields::put(std::uint64_t offset, const void* value, std::size_t bytes) {
   if (const Field* field = search(offset)) {
     if (field->bytes != bytes) return false;
-    std::memcpy(&values_[field->at], value, bytes);
+    std::memcpy(const_cast<std::byte*>(value_of(*field)), value, bytes);
     return true;
   }
-  fields_.push_back({offset, values_.size(), bytes});
-  const auto* const begin = static_cast<const std::byte*>(value);
-  values_.insert(values_.end(), begin, begin + bytes);
+  Field& field = fields_.emplace_back(Field{offset, values_.size(), bytes});
+  if (bytes == sizeof field.word) [[likely]] {  // no call for the copy
+    std::memcpy(&field.word, value, sizeof field.word);
+  } else if (bytes < sizeof field.word) {
+    std::memcpy(&field.word, value, bytes);
+  } else {
+    const auto* const begin = static_cast<const std::byte*>(value);
+    values_.insert(values_.end(), begin, begin + bytes);
+  }
+  mask_ |= bit(offset);
   if (!table_.empty()) index(fields_.size() - 1);
   return true;
-}
-
-const std::byte* WaitingFields::find(std::uint64_t offset, std::size_t bytes) const {
-  const Field* const field = search(offset);
-  return field == nullptr || field->bytes != bytes ? nullptr : &values_[field->at];
 }
 
 void WaitingFields::clear() {
@@ -71,6 +71,7 @@ void WaitingFields::clear() {
     *this = {};
     return;
   }
+  mask_ = 0;
   fields_.clear();
   values_.clear();
   std::fill(table_.begin(), table_.end(), 0);
@@ -81,7 +82,12 @@ void WaitingFields::clear() {
 void Txn::store_waiting() {
   if (fields_.empty()) return;
   fields_.for_each([&](std::uint64_t offset, const std::byte* value, std::size_t bytes) {
-    std::memcpy(file_.at<std::byte>({offset}), value, bytes);
+    void* const at = file_.at<void>({offset});
+    if (bytes == sizeof(std::uint64_t)) [[likely]] {
+      std::memcpy(at, value, sizeof(std::uint64_t));
+    } else {
+      std::memcpy(at, value, bytes);
+    }
   });
   fields_.clear();
 }
@@ -94,10 +100,10 @@ void Txn::store_field(void* at, const void* value, std::size_t bytes, const void
     return;
   }
   const std::uint64_t offset = file_.offset_of(at).value;
+  const bool fresh = new_blocks_.size() != 0 && new_blocks_.at(offset).inside;
   fields_.make_room(bytes);
   field_error_ = add_later(at, bytes);
   if (field_error_ != Status::ok) return;
-  const bool fresh = new_blocks_.at(offset).inside;
   if (!undo_pending_ || fresh || TENUTO_PLANT("tx_field_stored_before_its_entry")) {
     std::memcpy(at, value, bytes);
   } else if (!fields_.put(offset, value, bytes)) {
@@ -109,7 +115,11 @@ bool Txn::load_field(const void* at, void* value, std::size_t bytes) const {
   if (fields_.empty()) return false;
   const std::byte* const waiting = fields_.find(file_.offset_of(at).value, bytes);
   if (waiting == nullptr) return false;
-  std::memcpy(value, waiting, bytes);
+  if (bytes == sizeof(std::uint64_t)) [[likely]] {
+    std::memcpy(value, waiting, sizeof(std::uint64_t));
+  } else {
+    std::memcpy(value, waiting, bytes);
+  }
   return true;
 }
 

@@ -20,13 +20,16 @@ class WaitingFields {
   // last put.
   bool put(std::uint64_t offset, const void* value, std::size_t bytes);
   // Null: no value of this size waits.
-  const std::byte* find(std::uint64_t offset, std::size_t bytes) const;
+  const std::byte* find(std::uint64_t offset, std::size_t bytes) const {
+    const Field* const field = search(offset);
+    return field == nullptr || field->bytes != bytes ? nullptr : value_of(*field);
+  }
   void clear();
 
   // Calls f(offset, value, bytes) for each, in the order of their first assignments.
   template <class F>
   void for_each(F&& f) const {
-    for (const Field& field : fields_) f(field.offset, &values_[field.at], field.bytes);
+    for (const Field& field : fields_) f(field.offset, value_of(field), field.bytes);
   }
 
  private:
@@ -34,12 +37,27 @@ class WaitingFields {
 
   struct Field {
     std::uint64_t offset;
-    std::size_t at;  // in values_
+    std::uint64_t word;  // the value if it fits, else its place in values_
     std::size_t bytes;
   };
-  const Field* search(std::uint64_t offset) const;
+  static constexpr std::uint64_t hash(std::uint64_t offset) {
+    return offset * 0x9E3779B97F4A7C15 >> 32;
+  }
+  // A field that waits has its bit in mask_.
+  static constexpr std::uint64_t bit(std::uint64_t offset) {
+    return std::uint64_t{1} << hash(offset) % 64;
+  }
+  const std::byte* value_of(const Field& f) const {
+    return f.bytes <= sizeof f.word ? reinterpret_cast<const std::byte*>(&f.word)
+                                    : &values_[f.word];
+  }
+  const Field* search(std::uint64_t offset) const {
+    return (mask_ & bit(offset)) == 0 ? nullptr : search_all(offset);
+  }
+  const Field* search_all(std::uint64_t offset) const;
   void index(std::size_t i);
 
+  std::uint64_t mask_ = 0;
   std::vector<Field> fields_;
   std::vector<std::byte> values_;
   // By offset, open addressing, at most half full; 0: free, else an index in fields_ + 1. Empty

@@ -71,23 +71,30 @@ void Txn::end(bool committed) {
     n.store(n.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
   };
   count(committed ? stats_.committed : stats_.aborted, 1);
-  count(stats_.entries, log_.size());
-  if (Watch* const watch = engine_.watch()) [[unlikely]]
+  if (Watch* const watch = engine_.watch()) [[unlikely]] {
     watch->forget(*this);
-  file_name_ = nullptr;
-  undo_pending_ = alloc_pending_ = any_typed_ = false;
+    file_name_ = nullptr;
+  }
   aborted_ = false;
   field_error_ = Status::ok;
-  added_.clear();
-  new_blocks_.clear();
   savepoints_.clear();
-  freed_.clear();
+  if (log_.size() != 0 || !added_.empty()) {
+    count(stats_.entries, log_.size());
+    undo_pending_ = alloc_pending_ = any_typed_ = false;
+    added_.clear();
+    if (new_blocks_.size() != 0) new_blocks_.clear();
+    freed_.clear();
+  }
   if (log_.frames() != 0) {
     if (log_.frames() > kAreas * kFramesKept) drain();
     if (limbo_.empty()) trim(kFramesKept);
     stats_.frames.store(log_.frames(), std::memory_order_relaxed);
   }
-  call_back(committed);
+  if (on_commit_.empty() && on_abort_.empty()) [[likely]] {
+    end_locks();
+  } else {
+    call_back(committed);
+  }
 }
 
 std::string Txn::place() const {

@@ -79,7 +79,11 @@ class UndoLog {
   // Writes and flushes one entry. REQUIRES: make_room() since the last entry. Cost: one line.
   void append(EntryHead head, const void* old) {
     std::uint64_t word[7] = {head.raw};
-    if (old != nullptr) std::memcpy(&word[1], old, head.length());
+    if (head.length() == sizeof word[1]) [[likely]] {  // no call for the copy
+      std::memcpy(&word[1], old, sizeof word[1]);
+    } else if (old != nullptr) {
+      std::memcpy(&word[1], old, head.length());
+    }
     pm::write_log_line(*next_, word, sequence_);
     next_ += 1;
     size_ += 1;

@@ -57,9 +57,10 @@ class p {
   p& operator=(const p& o) { return *this = o.get(); }
 
   T get() const {
+    if (!Transaction::any_open()) [[likely]]
+      return decode(stored_);  // no copy on the stack, whose address would leave
     Stored stored;
-    if (!Transaction::load_field(&stored_, &stored, sizeof stored)) [[likely]]
-      stored = stored_;
+    if (!Transaction::load_field(&stored_, &stored, sizeof stored)) stored = stored_;
     return decode(stored);
   }
   operator T() const { return get(); }

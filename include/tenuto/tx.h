@@ -197,6 +197,7 @@ class TENUTO_API Transaction {
     if (innermost_ == nullptr || !innermost_->take_field(at, value, bytes, target))
       __builtin_memcpy(at, value, bytes);
   }
+  static bool any_open() { return innermost_ != nullptr; }  // of this thread
   static bool load_field(const void* at, void* value, std::size_t bytes) {
     return innermost_ != nullptr && innermost_->find_field(at, value, bytes);
   }

@@ -93,7 +93,7 @@ void Txn::store_field(void* at, const void* value, std::size_t bytes) {
   fields_.make_room(bytes);
   field_error_ = add_later(at, bytes);
   if (field_error_ != Status::ok) return;
-  const bool fresh = fresh_.at(offset).inside;
+  const bool fresh = new_blocks_.at(offset).inside;
   if (!undo_pending_ || fresh || TENUTO_PLANT("tx_field_stored_before_its_entry")) {
     std::memcpy(at, value, bytes);
   } else if (!fields_.put(offset, value, bytes)) {

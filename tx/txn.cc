@@ -48,7 +48,6 @@ namespace TENUTO_NS::tx {
 namespace {
 
 constexpr std::size_t kFreedFirst = 8;         // the first capacity for freed blocks
-constexpr std::size_t kSearchMax = 32;         // up to so many new blocks: linear search
 constexpr std::size_t kLimboBlocksMax = 1024;  // above it, limbo is drained at once
 constexpr std::uint64_t kLimboBytesMax = 4u << 20;
 
@@ -110,7 +109,7 @@ Status Txn::log_old_bytes(Range r) {
 template <class F>
 Status Txn::for_each_gap(Range r, F&& f) {
   for (std::uint64_t at = r.begin; at < r.end;) {
-    const RangeSet::Answer fresh = fresh_.at(at);
+    const RangeSet::Answer fresh = new_blocks_.at(at);
     const RangeSet::Answer added = added_.at(at);
     if (fresh.inside || added.inside) {
       at = std::max(fresh.inside ? fresh.until : 0, added.inside ? added.until : 0);
@@ -129,7 +128,7 @@ Status Txn::log_later(const void* p, std::size_t bytes) {
   TENUTO_TRY(status());
   const std::uint64_t begin = file_.offset_of(p).value;
   TENUTO_DCHECK(file_.contains(p) && in_log_reach(file_, begin, bytes));
-  TENUTO_DCHECK(!fresh_.at(begin).inside && !added_.at(begin).inside);
+  TENUTO_DCHECK(!new_blocks_.at(begin).inside && !added_.at(begin).inside);
   return log_old_bytes({begin, begin + bytes});
 }
 
@@ -172,7 +171,7 @@ Result<heap::Block> Txn::reserve(std::uint64_t bytes, const AllocOptions& option
 
 Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
   if (const Status s = status(); s != Status::ok) return s;
-  make_room_for_new();
+  new_blocks_.make_room();
   TENUTO_TRY(make_log_room());
   Result<heap::Block> block = reserve(bytes, options);
   if (!block && block.error() == Status::full) {
@@ -183,55 +182,17 @@ Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
   log_.append(EntryHead::make(EntryKind::alloc, block->offset, 0), nullptr);
   alloc_pending_ = true;
   any_typed_ = any_typed_ || options.type != 0;
-  remember_new(block->offset, bytes);
+  new_blocks_.add(block->offset, bytes);
   void* const data = file_.at<void>(block->offset);
   if (options.zero) std::memset(data, 0, bytes);
   return data;
-}
-
-// After this, remember_new() needs no memory.
-void Txn::make_room_for_new() {
-  const std::size_t n = new_blocks_.size();
-  if (n == new_blocks_.capacity()) new_blocks_.reserve(std::max(kSearchMax, 2 * n));
-  fresh_.make_room();
-  if (n < kSearchMax) return;
-  for (std::size_t i = new_index_.size(); i < n; ++i) {
-    new_index_.emplace(new_blocks_[i].offset.value, i);
-  }
-  const auto buckets = static_cast<double>(new_index_.bucket_count());
-  if (static_cast<double>(n + 1) > buckets * new_index_.max_load_factor()) {
-    new_index_.reserve(2 * (n + 1));
-  }
-  // No block is at 0.
-  if (!new_node_) new_node_ = new_index_.extract(new_index_.emplace(0, 0).first);
-}
-
-void Txn::remember_new(PoolOffset block, std::uint64_t bytes) {
-  new_blocks_.push_back({block, bytes, false});
-  if (bytes > 0) fresh_.insert({block.value, block.value + bytes});
-  const std::size_t n = new_blocks_.size();
-  if (n <= kSearchMax) return;
-  new_node_.key() = block.value;
-  new_node_.mapped() = n - 1;
-  new_index_.insert(std::move(new_node_));
-}
-
-Txn::NewBlock* Txn::find_new(PoolOffset block) {
-  if (new_blocks_.size() <= kSearchMax) {
-    for (NewBlock& b : new_blocks_) {
-      if (b.offset == block) return &b;
-    }
-    return nullptr;
-  }
-  const auto it = new_index_.find(block.value);
-  return it == new_index_.end() ? nullptr : &new_blocks_[it->second];
 }
 
 Status Txn::free(const void* p) {
   TENUTO_TRY(status());
   if (!file_.contains(p)) return Status::invalid_argument;
   const PoolOffset offset = file_.offset_of(p);
-  if (NewBlock* b = find_new(offset)) {
+  if (NewBlock* b = new_blocks_.find(offset)) {
     if (b->cancelled) return Status::invalid_argument;
     // The block goes back only after T. Until then recovery would clear the bit of its next owner.
     b->cancelled = true;
@@ -287,8 +248,7 @@ void Txn::flush_modified(bool new_blocks) {
   };
   RangeSet::Cursor added(added_);
   if (new_blocks) {
-    std::sort(new_blocks_.begin(), new_blocks_.end(),
-              [](const NewBlock& a, const NewBlock& b) { return a.offset < b.offset; });
+    new_blocks_.sort();
     for (const NewBlock& b : new_blocks_) {
       if (b.cancelled || b.bytes == 0) continue;
       for (; added.get() != nullptr && added.get()->begin < b.offset.value; added.next()) {

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "file/lane.h"
@@ -23,6 +22,7 @@
 #include "tenuto/alloc_options.h"
 #include "tenuto/status.h"
 #include "tx/fields.h"
+#include "tx/new_blocks.h"
 #include "tx/ranges.h"
 #include "tx/undo.h"
 
@@ -82,7 +82,7 @@ class Txn {
   void store_field(void* at, const void* value, std::size_t bytes);
   bool load_field(const void* at, void* value, std::size_t bytes) const;
   // Whether the open transaction allocated the block.
-  bool allocated(PoolOffset block) { return depth_ > 0 && find_new(block) != nullptr; }
+  bool allocated(PoolOffset block) { return depth_ > 0 && new_blocks_.find(block) != nullptr; }
   Status lock(std::mutex& m);
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);
@@ -107,20 +107,11 @@ class Txn {
   const TxnStats& stats() const { return stats_; }
 
  private:
-  struct NewBlock {
-    PoolOffset offset;
-    std::uint64_t bytes;  // requested
-    bool cancelled;       // freed again by the same transaction
-  };
-
   Result<heap::Block> reserve(std::uint64_t bytes, const AllocOptions& options);
   Status make_log_room();
-  void make_room_for_new();
   Status log_old_bytes(Range r);
   template <class F>
   Status for_each_gap(Range r, F&& f);
-  NewBlock* find_new(PoolOffset block);
-  void remember_new(PoolOffset block, std::uint64_t bytes);
   void flush_modified(bool new_blocks);
   void write_header(std::uint64_t frees_done, std::uint64_t committed);
   void release_limbo();
@@ -151,12 +142,8 @@ class Txn {
   UndoLog log_;
   WaitingFields fields_;  // not empty only while undo_pending_
   Status field_error_ = Status::ok;
-  RangeSet added_;  // ranges outside new blocks: logged ones, and those of overwrite
-  RangeSet fresh_;  // new blocks, cancelled ones included; never merged with added_
-  std::vector<NewBlock> new_blocks_;
-  using NewIndex = std::unordered_map<std::uint64_t, std::size_t>;
-  NewIndex new_index_;  // used only when there are many
-  NewIndex::node_type new_node_;
+  RangeSet added_;        // ranges outside new blocks: logged ones, and those of overwrite
+  NewBlocks new_blocks_;  // their ranges are never merged with added_
   std::vector<heap::Block> freed_;
   std::vector<heap::Block> limbo_;  // freed by transaction committed_; their bits are stored
   pm::DirtyLines dirty_;            // the lines of these bits

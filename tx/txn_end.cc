@@ -75,9 +75,7 @@ void Txn::end(bool committed) {
   aborted_ = false;
   field_error_ = Status::ok;
   added_.clear();
-  fresh_.clear();
   new_blocks_.clear();
-  if (!new_index_.empty()) new_index_.clear();
   freed_.clear();
   if (log_.frames() != 0) {
     if (log_.frames() > kAreas * kFramesKept) drain();

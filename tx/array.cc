@@ -7,7 +7,7 @@
 
 #include "pm/plant.h"
 #include "tenuto/vector.h"
-#include "tx/blocks.h"
+#include "tx/containers.h"
 
 namespace TENUTO_NS::tx {
 
@@ -16,7 +16,7 @@ namespace {
 // From a block to another one, or down in the same one.
 void move_down(const ElementType& type, std::byte* to, std::byte* from, std::uint64_t n) {
   if (n == 0) return;
-  if (type.relocate == nullptr || TENUTO_PLANT("tx_array_pointers_copied")) {
+  if (type.relocate == nullptr) {
     std::memmove(to, from, n * type.bytes);
     return;
   }
@@ -48,7 +48,7 @@ Status Array::put(Transaction& tx, const View& v) {
 Result<void*> Array::rebuild(Transaction& tx, const ElementType& type, std::uint64_t room,
                              std::uint64_t at, std::uint64_t n) {
   const View old = view();
-  NewBlock block(tx, room * type.bytes, type.align);
+  LooseBlock block(tx, room * type.bytes, type.align);
   TENUTO_TRY(block.status());
   const View fresh{block.get(), old.size + n, room};
   std::byte* const gap = fresh.data + at * type.bytes;
@@ -114,7 +114,7 @@ Result<void*> Array::replace(Transaction& tx, const ElementType& type, std::uint
   }
   const View old = view();
   const std::uint64_t room = whole_block(n * type.bytes) / type.bytes;
-  NewBlock block(tx, room * type.bytes, type.align);
+  LooseBlock block(tx, room * type.bytes, type.align);
   TENUTO_TRY(block.status());
   if (old.data != nullptr) TENUTO_TRY(tx.free(old.data));
   block.attached();

@@ -3,7 +3,7 @@
 // pops are in one transaction. All changes are fields: the head, and `next` of the last segment.
 #include "pm/plant.h"
 #include "tenuto/queue.h"
-#include "tx/blocks.h"
+#include "tx/containers.h"
 
 namespace TENUTO_NS::tx {
 
@@ -42,11 +42,12 @@ Result<void*> Chain::push(Transaction& tx, const SlotType& type) {
 Result<void*> Chain::push_segment(Transaction& tx, const SlotType& type, View v) {
   if (type.bytes > kContainerBytesMax) return Status::too_large;
   const std::uint64_t bytes = segment_bytes(type);
-  NewBlock block(tx, bytes, type.align);
+  LooseBlock block(tx, bytes, type.align);
   TENUTO_TRY(block.status());
   auto* const fresh = new (block.get()) Segment{{}, (bytes - type.first()) / type.bytes};
-  if (v.last != nullptr) TENUTO_TRY(tx.add_later(v.last->next));
   Segment* const before = v.last;
+  const bool unlogged = TENUTO_PLANT("tx_chain_link_not_logged");
+  if (before != nullptr && !unlogged) TENUTO_TRY(tx.add_later(before->next));
   v.last = fresh;
   if (before == nullptr) v.first = fresh;
   v.end = 1;
@@ -54,7 +55,11 @@ Result<void*> Chain::push_segment(Transaction& tx, const SlotType& type, View v)
   block.attached();
   AllOrAbort all_of_it(tx);
   TENUTO_TRY(put(tx, v));
-  if (before != nullptr && !TENUTO_PLANT("tx_chain_segment_not_linked")) before->next = fresh;
+  if (before != nullptr && unlogged) {
+    new (&before->next) p<Segment*>(fresh);
+  } else if (before != nullptr) {
+    before->next = fresh;
+  }
   TENUTO_TRY(tx.status());
   TENUTO_TRY(all_of_it.done());
   return type.at(fresh, 0);

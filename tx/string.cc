@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "pm/plant.h"
-#include "tx/blocks.h"
+#include "tx/containers.h"
 
 namespace TENUTO_NS {
 
@@ -39,7 +39,7 @@ Status String::grow(Transaction& tx, std::string_view first, std::string_view se
   const bool grows = !small() && !second.empty();
   const std::uint64_t bytes =
       grows ? tx::grown_block(block_.room + 1, size + 1) : tx::whole_block(size + 1);
-  tx::NewBlock block(tx, bytes);
+  tx::LooseBlock block(tx, bytes);
   TENUTO_TRY(block.status());
   char* const text = block.get<char>();
   copy(text, first);

@@ -4,23 +4,15 @@
 #include "support/container_lives.h"
 
 #include <algorithm>
-#include <deque>
 #include <random>
 #include <vector>
 
+#include "support/container_model.h"
 #include "support/container_parts.h"
 
 namespace tenuto::test {
 
 namespace {
-
-struct Model {
-  std::vector<std::uint64_t> numbers, fields;
-  std::vector<std::string> texts;
-  std::string text;
-  std::deque<std::uint64_t> queue;
-  std::deque<std::string> lines;
-};
 
 class Life {
  public:
@@ -233,25 +225,13 @@ class Life {
     return Status::ok;
   }
 
-  void compare(const Model& m) const {
-    const auto same = [](const auto& a, const auto& b) {
-      return std::equal(a.begin(), a.end(), b.begin(), b.end());
-    };
-    ASSERT_TRUE(same(std::as_const(root_->numbers), m.numbers));
-    ASSERT_TRUE(same(std::as_const(root_->fields), m.fields));
-    ASSERT_TRUE(same(std::as_const(root_->texts), m.texts));
-    ASSERT_EQ(root_->text.view(), m.text);
-    ASSERT_EQ(root_->text.c_str()[m.text.size()], 0);
-    ASSERT_EQ(root_->queue.size(), m.queue.size());
-    ASSERT_TRUE(same(std::as_const(root_->queue), m.queue));
-    ASSERT_TRUE(same(std::as_const(root_->lines), m.lines));
-  }
+  void compare(const ContainerModel& m) const { ASSERT_TRUE(m.shown_by(*root_)); }
 
   TempPath path_;
   TxParts parts_;
   std::mt19937_64 rng_;
   ContainerRoot* root_ = nullptr;
-  Model kept_, now_;
+  ContainerModel kept_, now_;
 };
 
 }  // namespace

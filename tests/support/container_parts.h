@@ -56,37 +56,55 @@ struct ContainerRoot {
   p<InlineString<31>> label;
 };
 
-// Blocks that a container owns itself.
-template <class T>
-std::size_t blocks_of(const Vector<T>& v) {
-  return v.capacity() > 0 ? 1 : 0;
+// Calls f(block) for each block that the container owns, or its elements own.
+template <class F>
+void for_each_block(const String& s, F&& f) {
+  if (s.capacity() > String::kInlineMax) f(s.data());
 }
-inline std::size_t blocks_of(const String& s) { return s.capacity() > String::kInlineMax ? 1 : 0; }
-inline std::size_t blocks_of(const Tree& t) {
-  std::size_t n = blocks_of(t.children);
-  for (const Tree& c : t.children) n += blocks_of(c);
-  return n;
+template <class T, class F>
+void for_each_block(const Vector<T>& v, F&& f) {
+  if (v.capacity() > 0) f(v.data());
+  if constexpr (Owner<T>) {
+    for (const T& element : v) for_each_block(element, f);
+  }
 }
-template <class T>
-std::size_t blocks_of(const Queue<T>& q) {
+template <class T, class F>
+void for_each_block(const Queue<T>& q, F&& f) {
   static_assert(sizeof q == sizeof(tx::Chain));
-  std::size_t n = 0;
   const auto* s = reinterpret_cast<const tx::Chain&>(q).view().first;
-  for (; s != nullptr; s = s->next) ++n;
-  return n;
+  for (; s != nullptr; s = s->next) f(s);
+  if constexpr (Owner<T>) {
+    for (const T& element : q) for_each_block(element, f);
+  }
 }
-
-// How many blocks the containers own.
-inline std::size_t blocks_of(const ContainerRoot& r) {
-  std::size_t n = blocks_of(r.numbers) + blocks_of(r.others) + blocks_of(r.fields) +
-                  blocks_of(r.texts) + blocks_of(r.rows) + blocks_of(r.people) + blocks_of(r.tree) +
-                  blocks_of(r.text) + blocks_of(r.text2) + blocks_of(r.queue) +
-                  blocks_of(r.row_queue) + blocks_of(r.lines);
-  for (const String& t : r.texts) n += blocks_of(t);
-  for (const auto& row : r.rows) n += blocks_of(row);
-  for (const Person& p : r.people) n += blocks_of(p.name) + blocks_of(p.scores);
-  for (const auto& row : r.row_queue) n += blocks_of(row);
-  for (const String& t : r.lines) n += blocks_of(t);
+template <class F>
+void for_each_block(const Person& person, F&& f) {
+  for_each_block(person.name, f);
+  for_each_block(person.scores, f);
+}
+template <class F>
+void for_each_block(const Tree& tree, F&& f) {
+  for_each_block(tree.children, f);
+}
+template <class F>
+void for_each_block(const ContainerRoot& r, F&& f) {
+  for_each_block(r.numbers, f);
+  for_each_block(r.others, f);
+  for_each_block(r.fields, f);
+  for_each_block(r.texts, f);
+  for_each_block(r.rows, f);
+  for_each_block(r.people, f);
+  for_each_block(r.tree, f);
+  for_each_block(r.text, f);
+  for_each_block(r.text2, f);
+  for_each_block(r.queue, f);
+  for_each_block(r.row_queue, f);
+  for_each_block(r.lines, f);
+}
+template <class C>
+std::size_t blocks_of(const C& c) {
+  std::size_t n = 0;
+  for_each_block(c, [&n](const void*) { ++n; });
   return n;
 }
 

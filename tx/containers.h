@@ -27,15 +27,15 @@ constexpr std::uint64_t grown_block(std::uint64_t old_bytes, std::uint64_t neede
 }
 
 // A block that this transaction allocated, and frees again unless it is attached.
-class NewBlock {
+class LooseBlock {
  public:
-  NewBlock(Transaction& tx, std::uint64_t bytes, std::uint64_t align = 1)
+  LooseBlock(Transaction& tx, std::uint64_t bytes, std::uint64_t align = 1)
       : tx_(tx), block_(tx.alloc(bytes, {.align = std::max(align, AllocOptions{}.align)})) {}
-  ~NewBlock() {
+  ~LooseBlock() {
     if (block_ && !attached_) static_cast<void>(tx_.free(*block_));
   }
-  NewBlock(const NewBlock&) = delete;
-  NewBlock& operator=(const NewBlock&) = delete;
+  LooseBlock(const LooseBlock&) = delete;
+  LooseBlock& operator=(const LooseBlock&) = delete;
 
   Status status() const { return block_.error(); }
   template <class T = std::byte>

@@ -19,7 +19,6 @@
 //   };
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <new>
 #include <type_traits>
@@ -42,9 +41,8 @@ class Relocation {
 // Has a member release(Transaction&), which frees what the object owns. It works as a destructor:
 // the object has no value afterwards. An error leaves some of it released; then abort.
 template <class T>
-concept Owner = requires(T& object, Transaction& tx) {
-  { object.release(tx) } -> std::same_as<Status>;
-};
+concept Owner =
+    std::is_same_v<decltype(std::declval<T&>().release(std::declval<Transaction&>())), Status>;
 
 // What can be in a container: no destructor, and a constructor that does not throw and finds each
 // self-relative pointer (Ptr, p<T*>) at its new place. A raw pointer means nothing in a pool. (A

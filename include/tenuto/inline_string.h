@@ -55,7 +55,6 @@ class InlineString {
   friend constexpr auto operator<=>(const InlineString& a, const InlineString& b) {
     return a.view() <=> b.view();
   }
-  // With all other text.
   template <std::convertible_to<std::string_view> S>
   requires(!std::same_as<S, InlineString>) friend constexpr bool operator==(const InlineString& a,
                                                                             const S& b) {
@@ -79,9 +78,11 @@ class InlineString {
 
 }  // namespace TENUTO_NS
 
+namespace std {
 template <std::size_t N>
-struct std::hash<tenuto::InlineString<N>> {
+struct hash<tenuto::InlineString<N>> {
   std::size_t operator()(const tenuto::InlineString<N>& s) const {
     return std::hash<std::string_view>()(s.view());
   }
 };
+}  // namespace std

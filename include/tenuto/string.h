@@ -39,7 +39,7 @@ class TENUTO_API String {
  public:
   static constexpr std::size_t kInlineMax = 15;
 
-  String() noexcept : size_(0), text_{} {}
+  String() noexcept : size_(0), text_() {}
   String(const String&) = delete;
   String& operator=(const String&) = delete;
   String(Relocation, String& from) noexcept { take(from); }
@@ -96,9 +96,11 @@ static_assert(sizeof(String) == 24 && alignof(String) == 8);
 
 }  // namespace TENUTO_NS
 
+namespace std {
 template <>
-struct std::hash<tenuto::String> {
+struct hash<tenuto::String> {
   std::size_t operator()(const tenuto::String& s) const {
     return std::hash<std::string_view>()(s.view());
   }
 };
+}  // namespace std

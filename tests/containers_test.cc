@@ -242,6 +242,36 @@ TEST_F(ContainersTest, a_queue_goes_through_its_segments) {
   EXPECT_EQ(blocks_of(q), 0u);
 }
 
+TEST_F(ContainersTest, elements_may_be_large_and_aligned) {
+  struct alignas(256) Wide {
+    std::uint64_t n;
+    std::uint64_t more[600];
+  };
+  struct Wides {
+    Vector<Wide> vector;
+    Queue<Wide> queue;
+  };
+  Wides& w = parts_.make_root<Wides>(1);
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    ASSERT_EQ(run([&](Transaction& tx) {
+                TENUTO_TRY(w.vector.insert(tx, 0, {i, {}}));
+                return w.queue.push(tx, {i, {}});
+              }),
+              Status::ok);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(w.vector.data()) % 256, 0u);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(&*std::ranges::find(w.queue, i, &Wide::n)) % 256,
+              0u);
+  }
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(w.vector[i].n, 19 - i);
+    EXPECT_EQ(run([&](Transaction& tx) {
+                EXPECT_EQ(w.queue.front()->n, i);
+                return w.queue.pop_front(tx);
+              }),
+              Status::ok);
+  }
+}
+
 TEST_F(ContainersTest, containers_are_inside_each_other) {
   const std::string word = "a text that is too long to be inline";
   twice([&](Transaction& tx) {

@@ -342,6 +342,15 @@ TEST(TxCostTest, changes_of_containers_are_three_fences) {
   EXPECT_COST(
       b.measure("String: append 4 B", [&](Transaction& tx) { return all.text.append(tx, "1"); }), 3,
       5);
+  EXPECT_COST(b.measure("a field, then a String of a new object",
+                        [&](Transaction& tx) {
+                          reinterpret_cast<p<std::uint64_t>&>(b.lines[0].word[0]) += 1;
+                          const Result<String*> text = tx.make<String>();
+                          if (!text) return text.error();
+                          TENUTO_TRY((*text)->assign(tx, "12345678"));
+                          return (*text)->append(tx, "9");
+                        }),
+              3, 6);
   EXPECT_COST(b.measure("Queue: push", [&](Transaction& tx) { return all.queue.push(tx, 7); }), 3,
               4);
   EXPECT_COST(b.measure("Queue: pop", [&](Transaction& tx) { return all.queue.pop_front(tx); }), 3,

@@ -10,12 +10,12 @@ namespace TENUTO_NS::tx {
 namespace {
 
 constexpr std::uint64_t kSegmentBytes = 1024;
-constexpr std::uint64_t kSlotsMin = 8;            // of large elements
-constexpr std::uint64_t kLargeBytes = 16 * 1024;  // but then no more than one
+constexpr std::uint64_t kSlots = 8;  // at least so many, if that is no large block; or one
 
 std::uint64_t segment_bytes(const Chain::SlotType& type) {
-  const std::uint64_t few = type.first() + kSlotsMin * type.bytes;
-  const std::uint64_t wanted = few <= kLargeBytes ? few : type.first() + type.bytes;
+  const std::uint64_t one = type.first() + type.bytes;
+  const std::uint64_t some = type.first() + kSlots * type.bytes;
+  const std::uint64_t wanted = std::max(one, std::min(some, heap::kSmallBytesMax));
   return whole_block(std::max(wanted, kSegmentBytes));
 }
 

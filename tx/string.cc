@@ -49,7 +49,7 @@ Status String::grow(Transaction& tx, std::string_view first, std::string_view se
   if (!small() && !TENUTO_PLANT("tx_string_old_block_leaks")) {
     TENUTO_TRY(tx.free(this->block()));
   }
-  TENUTO_TRY(tx.ready());
+  TENUTO_TRY(tx.add(*this));
   block.attached();
   set_block(text, size, bytes - 1);
   return Status::ok;
@@ -62,7 +62,7 @@ Status String::assign(Transaction& tx, std::string_view text) {
   copy(bytes, text);
   TENUTO_TRY(tx.add_later(*this));
   if (!small()) TENUTO_TRY(tx.free(block()));
-  if (!TENUTO_PLANT("tx_string_stored_before_its_entry")) TENUTO_TRY(tx.ready());
+  if (!TENUTO_PLANT("tx_string_stored_before_its_entry")) TENUTO_TRY(tx.add(*this));
   set_text({bytes, text.size()});
   return Status::ok;
 }

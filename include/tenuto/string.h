@@ -14,7 +14,8 @@
 // Cost of a change: an entry, and a fence as of Transaction::add; so a transaction that changes one
 // string costs three fences, and N strings 2 + N. To change many under one fence, add_later each of
 // them, then ready(), then change them. A longer text adds two entries and the block's lines.
-// Elements of a container that are made with their text need no fence (Vector::emplace_back).
+// A string in an object that the transaction made needs no fence, and so do elements of a container
+// that are made with their text (Vector::emplace_back).
 //
 // The text may contain zero bytes. A string of 24 zero bytes is empty. For short text of a fixed
 // maximum that is copied as a value, and for keys, there is InlineString (tenuto/inline_string.h).

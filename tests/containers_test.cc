@@ -410,6 +410,7 @@ const std::vector<Call> kCalls = {
     [](auto& r, auto& tx) { return r.lines.emplace(tx, kText).error(); },
     [](auto& r, auto& tx) { return r.lines.pop_front(tx); },
     [](auto& r, auto& tx) { return r.lines.clear(tx); },
+    [](auto& r, auto& tx) { return r.people.emplace_back(tx, kText, List(20, 3)).error(); },
     [](auto& r, auto& tx) { return r.rows.emplace_back(tx, List(20, 3)).error(); }};
 
 Status a_start(ContainerRoot& r, Transaction& tx) {
@@ -433,6 +434,7 @@ TEST_F(ContainersTest, a_full_pool_refuses_and_changes_nothing) {
               EXPECT_EQ(root_->numbers.append(tx, List(5000)), Status::full);
               EXPECT_EQ(root_->texts.emplace(tx, 0, text).error(), Status::full);
               EXPECT_EQ(root_->text.append(tx, text), Status::full);
+              EXPECT_EQ(root_->people.emplace_back(tx, "a", List(5000)).error(), Status::full);
               EXPECT_EQ(root_->lines.emplace(tx, text).error(), Status::full);
               EXPECT_EQ(root_->others.assign(tx, List(5000)), Status::full);
               EXPECT_EQ(shown(), before);

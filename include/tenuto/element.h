@@ -83,7 +83,8 @@ Status release(T& object, Transaction& tx) {
 }
 
 // Makes an element from arguments, in memory without a value or in DRAM: T(args...), or T() and
-// then T::construct(tx, args...), which may allocate. An error leaves nothing allocated.
+// then T::construct(tx, args...), which may allocate. What that allocated is released if it fails,
+// so it must leave an object that can be.
 template <class T, class... Args>
 Status construct(T* at, Transaction& tx, Args&&... args) {
   static_assert(Element<T>);
@@ -91,7 +92,16 @@ Status construct(T* at, Transaction& tx, Args&&... args) {
     new (static_cast<void*>(at)) T(std::forward<Args>(args)...);
     return Status::ok;
   } else {
-    return (new (static_cast<void*>(at)) T())->construct(tx, std::forward<Args>(args)...);
+    struct Half {
+      T* object;
+      Transaction& tx;
+      ~Half() {
+        if (object != nullptr) static_cast<void>(release(*object, tx));
+      }
+    } half{new (static_cast<void*>(at)) T(), tx};
+    TENUTO_TRY(at->construct(tx, std::forward<Args>(args)...));
+    half.object = nullptr;
+    return Status::ok;
   }
 }
 

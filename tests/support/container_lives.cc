@@ -60,7 +60,7 @@ class Life {
   char letter() { return static_cast<char>('a' + below(26)); }
 
   Status operation(Transaction& tx) {
-    switch (below(5)) {
+    switch (below(6)) {
       case 0:
         return numbers_step(tx);
       case 1:
@@ -69,6 +69,8 @@ class Life {
         return texts_step(tx);
       case 3:
         return text_step(tx);
+      case 4:
+        return rows_step(tx);
       default:
         return below(2) == 0 ? queue_step(tx) : lines_step(tx);
     }
@@ -181,6 +183,31 @@ class Life {
       default:
         m.push_back(text);
         return v.emplace_back(tx, text).error();
+    }
+  }
+
+  Status rows_step(Transaction& tx) {
+    Vector<Vector<std::uint64_t>>& v = root_->rows;
+    std::vector<std::vector<std::uint64_t>>& m = now_.rows;
+    const std::uint64_t value = rng_(), at = below(m.size() + 1);
+    const std::vector<std::uint64_t> row(below(12), value);
+    if (at == m.size() || below(5) == 0) {
+      m.insert(m.begin() + static_cast<std::ptrdiff_t>(at), row);
+      return v.emplace(tx, at, row).error();
+    }
+    switch (below(4)) {
+      case 0:
+        m.erase(m.begin() + static_cast<std::ptrdiff_t>(at));
+        return v.erase(tx, at);
+      case 1:
+        std::swap(m[at], m[0]);
+        return v[at].swap(tx, v[0]);
+      case 2:
+        m[at].insert(m[at].begin(), value);
+        return v[at].insert(tx, 0, value);
+      default:
+        m[at].push_back(value);
+        return v[at].push_back(tx, value);
     }
   }
 

@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "support/tx_parts.h"
 #include "tenuto/inline_string.h"
@@ -26,7 +27,11 @@ struct Person {
   Person() = default;
   Person(Relocation r, Person& from) noexcept
       : name(r, from.name), scores(r, from.scores), age(from.age) {}
-  Status construct(Transaction& tx, std::string_view text) { return name.construct(tx, text); }
+  Status construct(Transaction& tx, std::string_view text,
+                   const std::vector<std::uint64_t>& numbers = {}) {
+    TENUTO_TRY(name.construct(tx, text));
+    return scores.construct(tx, numbers);
+  }
   Status release(Transaction& tx) {
     TENUTO_TRY(name.release(tx));
     return scores.release(tx);

@@ -1,6 +1,7 @@
 // Random transactions of random operations on a vector, a vector of fields, a vector of strings, a
 // string and queues, beside those of std. What std has, the pool must have: inside the transaction,
-// after its commit, after an abort, and after a kill and recovery. Nothing leaks.
+// after its commit, after an abort or a way back to a savepoint, and after a kill and recovery.
+// Nothing leaks.
 #include "support/container_lives.h"
 
 #include <algorithm>
@@ -16,9 +17,11 @@ namespace {
 
 class Life {
  public:
-  explicit Life(std::uint64_t seed) : path_("containerlife" + std::to_string(seed)), rng_(seed) {
+  Life(std::uint64_t seed, bool watched)
+      : path_("containerlife" + std::to_string(seed)), rng_(seed), watched_(watched) {
     EXPECT_EQ(parts_.create(path_.str()), Status::ok) << parts_.report.text();
     root_ = &parts_.make_root<ContainerRoot>(0);
+    watch();
   }
 
   void step() {
@@ -30,6 +33,7 @@ class Life {
       for (std::uint64_t n = below(12); n > 0; --n) {
         ASSERT_EQ(operation(tx), Status::ok);
         if (below(8) == 0) compare(now_);
+        if (below(8) == 0) go_back(tx);
       }
       compare(now_);
       ASSERT_EQ(tx.commit(), Status::ok);
@@ -46,6 +50,7 @@ class Life {
       parts_.crash();
       ASSERT_EQ(parts_.open(path_.str()), Status::ok) << parts_.report.text();
       root_ = &parts_.get_root<ContainerRoot>(0);
+      watch();
       counts.kills += 1;
     }
     compare(kept_);
@@ -58,6 +63,21 @@ class Life {
   std::uint64_t below(std::uint64_t n) { return rng_() % n; }
   std::string random_text() { return std::string(below(below(4) == 0 ? 200 : 20), letter()); }
   char letter() { return static_cast<char>('a' + below(26)); }
+
+  // Mistakes that PoolOptions::on_mistake finds.
+  void watch() {
+    if (watched_) parts_.engine->watch([](const Report& r) { ADD_FAILURE() << r.text(); });
+  }
+
+  void go_back(Transaction& tx) {
+    const Result<Transaction::Savepoint> point = tx.savepoint();
+    ASSERT_TRUE(point);
+    const ContainerModel then = now_;
+    for (std::uint64_t n = below(6); n > 0; --n) ASSERT_EQ(operation(tx), Status::ok);
+    ASSERT_EQ(tx.rollback_to(*point), Status::ok);
+    now_ = then;
+    compare(now_);
+  }
 
   Status operation(Transaction& tx) {
     switch (below(6)) {
@@ -257,14 +277,15 @@ class Life {
   TempPath path_;
   TxParts parts_;
   std::mt19937_64 rng_;
+  bool watched_;
   ContainerRoot* root_ = nullptr;
   ContainerModel kept_, now_;
 };
 
 }  // namespace
 
-ContainerLives live_with_containers(std::uint64_t seed, int transactions) {
-  Life life(seed);
+ContainerLives live_with_containers(std::uint64_t seed, int transactions, bool watched) {
+  Life life(seed, watched);
   for (int i = 0; i < transactions && !::testing::Test::HasFailure(); ++i) life.step();
   return life.counts;
 }

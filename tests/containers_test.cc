@@ -132,7 +132,7 @@ TEST_F(ContainersTest, values_may_be_of_the_container_itself) {
 // Bytes that a later call in the same transaction overwrites have to come back.
 TEST_F(ContainersTest, what_follows_in_a_transaction_is_right_and_undone) {
   Numbers& v = root_->numbers;
-  ASSERT_EQ(run([&](Transaction& tx) { return v.assign(tx, List{1, 2, 3, 4, 5}); }), Status::ok);
+  ASSERT_EQ(run([&](Transaction& tx) { return v.assign(tx, {1, 2, 3, 4, 5}); }), Status::ok);
   twice([&](Transaction& tx) {
     TENUTO_TRY(v.pop_back(tx));
     TENUTO_TRY(v.push_back(tx, 50));
@@ -146,7 +146,7 @@ TEST_F(ContainersTest, what_follows_in_a_transaction_is_right_and_undone) {
     TENUTO_TRY(v.insert(tx, 1, 25));
     TENUTO_TRY(v.clear(tx));
     TENUTO_TRY(v.push_back(tx, 1));
-    TENUTO_TRY(v.append(tx, List{2, 3}));
+    TENUTO_TRY(v.append(tx, {2, 3}));
     return v.swap(tx, root_->others);
   });
   EXPECT_TRUE(v.empty());

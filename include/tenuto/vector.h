@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -131,10 +132,10 @@ class Vector {
   // REQUIRES: the element exists. In a loop take data(), or a span of the vector, once.
   const T& operator[](std::size_t i) const { return data()[i]; }
   const T& front() const { return data()[0]; }
-  const T& back() const { return data()[size() - 1]; }
+  const T& back() const { return all().back(); }
   const T* data() const { return all().data(); }
   const T* begin() const { return data(); }
-  const T* end() const { return data() + size(); }
+  const T* end() const { return end_of(all()); }
   // not_found: there is no element i.
   Result<const T*> at(std::size_t i) const {
     if (i >= size()) return Status::not_found;
@@ -146,7 +147,7 @@ class Vector {
   T& back() requires(logs_itself()) { return all().back(); }
   T* data() requires(logs_itself()) { return all().data(); }
   T* begin() requires(logs_itself()) { return all().data(); }
-  T* end() requires(logs_itself()) { return all().data() + size(); }
+  T* end() requires(logs_itself()) { return end_of(all()); }
 
   // Adds an element at the end. Cost: no fence, and two lines besides the element's (an entry, the
   // size). When the block is full, the elements move to a new one, in classes of about twice the
@@ -188,6 +189,9 @@ class Vector {
     if (!slots) return slots.error();
     return fill(*slots, values);
   }
+  Status append(Transaction& tx, std::initializer_list<T> values) {
+    return append(tx, span_of(values));
+  }
 
   // Removes the element at `at`, or those of [first, last), and frees what they own. not_found:
   // there are none. Cost: what is removed, and what is behind it, is logged; a fence, if something
@@ -225,6 +229,9 @@ class Vector {
     const Result<void*> slots = array_.replace(tx, type(), values.size());
     if (!slots) return slots.error();
     return fill(*slots, values);
+  }
+  Status assign(Transaction& tx, std::initializer_list<T> values) {
+    return assign(tx, span_of(values));
   }
   // Removes all, and frees the block: one entry, where keeping it would log all elements.
   Status clear(Transaction& tx) {
@@ -278,6 +285,10 @@ class Vector {
   std::span<T> all() const {
     const auto v = array_.view();
     return {reinterpret_cast<T*>(v.data), v.size};
+  }
+  static T* end_of(std::span<T> s) { return s.data() + s.size(); }
+  static std::span<const T> span_of(std::initializer_list<T> list) {
+    return {list.begin(), list.size()};
   }
   static Status fill(void* slots, std::span<const T> values) {
     T* to = static_cast<T*>(slots);

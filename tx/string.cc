@@ -33,7 +33,8 @@ void String::take(const String& from) noexcept {
   }
 }
 
-// Becomes both texts in a new block, and frees the old one. They may be parts of this.
+// Becomes both texts in a new block, and frees the old one. They may be parts of this. The second
+// add() is the fence, unless this is in a new block.
 Status String::grow(Transaction& tx, std::string_view first, std::string_view second) {
   const std::uint64_t size = first.size() + second.size();
   const bool grows = !small() && !second.empty();
@@ -49,10 +50,11 @@ Status String::grow(Transaction& tx, std::string_view first, std::string_view se
   if (!small() && !TENUTO_PLANT("tx_string_old_block_leaks")) {
     TENUTO_TRY(tx.free(this->block()));
   }
-  TENUTO_TRY(tx.add(*this));
   block.attached();
+  AllOrAbort all_of_it(tx);
+  TENUTO_TRY(tx.add(*this));
   set_block(text, size, bytes - 1);
-  return Status::ok;
+  return all_of_it.done();
 }
 
 Status String::assign(Transaction& tx, std::string_view text) {
@@ -62,9 +64,10 @@ Status String::assign(Transaction& tx, std::string_view text) {
   copy(bytes, text);
   TENUTO_TRY(tx.add_later(*this));
   if (!small()) TENUTO_TRY(tx.free(block()));
+  AllOrAbort all_of_it(tx);
   if (!TENUTO_PLANT("tx_string_stored_before_its_entry")) TENUTO_TRY(tx.add(*this));
   set_text({bytes, text.size()});
-  return Status::ok;
+  return all_of_it.done();
 }
 
 Status String::append(Transaction& tx, std::string_view text) {
@@ -74,7 +77,7 @@ Status String::append(Transaction& tx, std::string_view text) {
   if (size > capacity()) return grow(tx, view(), text);
   // What is behind the last zero byte has no value. That byte has one.
   char* const end = (small() ? text_ : block()) + size_;
-  if (!small() && text.size() > 0) TENUTO_TRY(tx.overwrite(end + 1, text.size()));
+  if (!small()) TENUTO_TRY(tx.overwrite(end + 1, text.size()));
   const bool logs_end = !TENUTO_PLANT("tx_string_end_not_logged");
   if (!small() && logs_end) TENUTO_TRY(tx.add_later(end, 1));
   TENUTO_TRY(tx.add_later(*this));

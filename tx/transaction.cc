@@ -90,6 +90,11 @@ Result<void*> Transaction::alloc(std::uint64_t bytes, const AllocOptions& option
   return txn->alloc(bytes, options);
 }
 
+Status Transaction::adopt(PoolOffset block, std::uint64_t bytes) {
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->adopt(block, bytes);
+}
+
 Status Transaction::free(const void* p) {
   tx::Txn* const txn = open();
   return txn == nullptr ? why_not() : txn->free(p);

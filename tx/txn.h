@@ -78,6 +78,9 @@ class Txn {
     return in_new_block(p, bytes) ? Status::ok : ready();
   }
   Result<void*> alloc(std::uint64_t bytes, const AllocOptions& options = {});
+  // Makes a block that Heap::reserve gave one of the transaction, as alloc does. REQUIRES: it is
+  // reserved, and nobody else has it. Not ok: it is still the caller's.
+  Status adopt(PoolOffset block, std::uint64_t bytes);
   Status free(const void* p);
   // Fields (tenuto/p.h). An assignment that fails is kept as the status of the transaction.
   bool holds(const void* p) const { return file_.contains(p); }
@@ -134,6 +137,7 @@ class Txn {
   void release_limbo();
   void commit_outermost();
   void store_waiting();
+  void take_over(PoolOffset block, std::uint64_t bytes, bool typed);
   void look_for_mistakes(const char* when);
   void roll_back();
   void end(bool committed);

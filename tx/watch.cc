@@ -63,6 +63,8 @@ void Watch::cover(const Txn& txn, Range r, bool added) {
   {
     const std::lock_guard lock(mu_);
     ranges_[&txn].push_back(r);
+    // What was in a new block does not matter; its pages may have been given back meanwhile.
+    if (!added && !ended_) copy({place.begin.value, place.begin.value + place.bytes});
   }
   using What = heap::Place::What;
   // The store's transactions are over its own blocks, the head and what the heap keeps.
@@ -134,32 +136,34 @@ void Watch::compare_chunk(std::uint64_t chunk, FoundByBlock& found) {
   }
 }
 
-// Notes what differs in allocated objects. In free memory anything may differ.
+// Notes what differs in allocated objects. Free memory, and what is not the program's, may differ.
+// One look for each block in the line: a look passes over all extents near it.
 void Watch::compare_line(std::uint64_t line, FoundByBlock& found) {
-  using Use = heap::Place::Use;
+  using heap::Place;
   std::array<std::byte, kLineBytes> old{};
   if (const std::byte* copy = copy_of(line)) std::memcpy(old.data(), copy, kLineBytes);
+  const auto differs = [&](std::uint64_t at) {
+    return *file_.at<std::byte>({at}) != old[at - line] && !covered(at);
+  };
   for (std::uint64_t at = line; at < line + kLineBytes;) {
-    if (*file_.at<std::byte>({at}) == old[at - line] || covered(at)) {
+    if (!differs(at)) {
       ++at;
       continue;
     }
-    const heap::Place place = heap_.look({at});
-    const bool block = place.what == heap::Place::What::block && !place.derived;
-    if (!block || place.use == Use::reserved) {
-      ++at;
-      continue;
+    const Place place = heap_.look({at});
+    const bool block = place.what == Place::What::block;
+    const std::uint64_t behind = block ? place.begin.value + place.bytes : line + kLineBytes;
+    const Range rest{at, std::clamp(behind, at + 1, line + kLineBytes)};
+    at = rest.end;
+    if (block && !place.derived && place.use == Place::Use::reserved) continue;  // not ready
+    if (block && !place.derived && place.use == Place::Use::allocated) {
+      Found& f = found[place.begin.value];
+      if (f.bytes == 0) f = {rest.begin, 0, place.text(place.begin)};
+      std::uint64_t last = rest.begin;
+      for (std::uint64_t i = rest.begin; i < rest.end; ++i) last = differs(i) ? i : last;
+      f.bytes += last + 1 - rest.begin;
     }
-    const std::uint64_t end = std::min(line + kLineBytes, place.begin.value + place.bytes);
-    Range differs{at, at + 1};
-    for (++at; at < end; ++at) {
-      if (*file_.at<std::byte>({at}) != old[at - line] && !covered(at)) differs.end = at + 1;
-    }
-    copy(differs);
-    if (place.use == Use::free) continue;
-    Found& f = found[place.begin.value];
-    if (f.bytes == 0) f = {differs.begin, 0, place.text(place.begin)};
-    f.bytes += differs.end - differs.begin;
+    copy(rest);
   }
 }
 

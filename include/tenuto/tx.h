@@ -37,6 +37,7 @@
 
 namespace TENUTO_NS {
 
+class Actions;  // tenuto/actions.h
 class Pool;
 template <class T>
 class p;  // tenuto/p.h
@@ -185,6 +186,9 @@ class TENUTO_API Transaction {
  private:
   template <class T>
   friend class p;
+  friend class Actions;
+  // Makes a reserved block that the caller owns one of this transaction, as alloc does.
+  Status adopt(PoolOffset block, std::uint64_t bytes);
 
   // For p<T>. `at` is the field, and `target` what it points to, if it is a pointer. store_field
   // stores at once where no transaction of this thread is on the field's pool. load_field: false

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "heap/place.h"
 #include "journal/journal.h"
 #include "pm/media.h"
 #include "pm/no_memory.h"
@@ -47,17 +48,25 @@ Status Pool::close() {
 }
 
 namespace {
-// A word that the heap has stored is right. On medium cache the heap does not flush it.
-void settle(const PoolImpl& impl, const PointerWord auto& word) {
+// For the watch for mistakes. What was in a new block is right.
+void settle(const PoolImpl& impl, PoolOffset block) {
+  tx::Watch* const watch = impl.engine->watch();
+  if (watch != nullptr) watch->settle({block.value, block.value + impl.heap->look(block).bytes});
+}
+// A word that the heap has stored is right. On medium cache the heap does not flush it. `fresh`: so
+// are the contents of the block that it names.
+void settle(const PoolImpl& impl, const PointerWord auto& word, bool fresh = false) {
   tx::Watch* const watch = impl.engine->watch();
   if (watch == nullptr || !impl.file->contains(&word)) return;
   const std::uint64_t at = impl.file->offset_of(&word).value;
   watch->settle({at, at + sizeof word});
+  const void* const block = word.decode(&word, word.raw);
+  if (fresh && block != nullptr) settle(impl, impl.file->offset_of(block));
 }
 template <PointerWord W>
-void settle(const PoolImpl& impl, const Words<W>& words) {
+void settle(const PoolImpl& impl, const Words<W>& words, bool fresh = false) {
   if (impl.engine->watch() == nullptr) return;
-  for (std::size_t i = 0; i < words.count(); ++i) settle(impl, words[i]);
+  for (std::size_t i = 0; i < words.count(); ++i) settle(impl, words[i], fresh);
 }
 
 // When the pool is full it frees what ended transactions still hold, and tries once more.
@@ -69,7 +78,7 @@ Status malloc_to_dest(PoolImpl* impl, const Bytes& bytes, Dest& dest, const Opti
     impl->engine->reclaim(impl->engine->mine());
     s = impl->heap->malloc_to(bytes, dest, options...);
   }
-  settle(*impl, dest);
+  settle(*impl, dest, true);
   if (s == Status::ok) s = impl->acknowledge(impl->durability);
   return s == Status::ok ? impl->file->bad_pages() : s;
 }
@@ -203,6 +212,7 @@ Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options)
     block = reserve_block();
   }
   if (!block) return block.error();
+  settle(*impl_, block->offset);
   if (options.zero) zero_flush(impl_->file->at<void>(block->offset), bytes);
   TENUTO_TRY(impl_->file->bad_pages());
   return Reserved{block->offset, impl_->file->at<void>(block->offset), impl_->heap->usable(*block)};
@@ -212,10 +222,6 @@ Status Pool::cancel(const Reserved& block, Report* report) {
   TENUTO_TRY(usable(impl_.get()));
   const bool of_tx = impl_->engine->mine().allocated(block.offset);
   const Status s = of_tx ? Status::invalid_argument : impl_->heap->cancel(block.offset);
-  tx::Watch* const watch = impl_->engine->watch();
-  if (watch != nullptr && s == Status::ok) {
-    watch->settle({block.offset.value, block.offset.value + block.bytes});
-  }
   return s == Status::ok ? s : impl_->explain_reserved(s, block.offset, report);
 }
 

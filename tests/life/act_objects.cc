@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "actor.h"
+#include "tenuto/actions.h"
 #include "tenuto/pool.h"
 
 namespace tenuto::life {
@@ -105,7 +106,8 @@ void Actor::object_new(Pool& pool, RootObject& root, const Step& s) {
   }));
 }
 
-// In two steps: no word names the block before its contents are complete.
+// In two steps: no word names the block before its contents are complete. Half of them are a list
+// of actions.
 void Actor::object_publish(Pool& pool, RootObject& root, const Step& s) {
   const Words slots = slots_from(root, s.a[1], 1, false);
   if (slots.empty()) return;
@@ -114,7 +116,17 @@ void Actor::object_publish(Pool& pool, RootObject& root, const Step& s) {
   AllocOptions options;
   options.type = type_of(s.a[3]);
   begin({bytes, tag, options.type, s.a[4] != 0, slot});
+  const auto by_actions = [&] {
+    Actions actions(pool);
+    const auto reserved = actions.reserve(bytes, options);
+    if (!reserved) return reserved.error();
+    fill_block(*reserved, bytes, tag);
+    if (s.a[4] != 0) return Status::ok;
+    actions.set(root.plain[slot], static_cast<std::uint64_t*>(*reserved));
+    return actions.publish();
+  };
   end(call([&] {
+    if (slot < kPlain && bytes % 16 == 0) return by_actions();
     const auto reserved = pool.reserve(bytes, options);
     if (!reserved) return reserved.error();
     fill_block(reserved->data, bytes, tag);

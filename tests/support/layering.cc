@@ -195,6 +195,7 @@ const std::map<std::string, int, std::less<>>& public_header_layers() {
       {"vptr.h", 1},
       {"words.h", 1},
       {"mistakes.h", 1},
+      {"actions.h", 7},
       {"element.h", 6},
       {"vector.h", 6},
       {"string.h", 6},

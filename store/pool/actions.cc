@@ -1,0 +1,67 @@
+#include "tenuto/actions.h"
+
+#include "pm/plant.h"
+#include "store/pool/pool_impl.h"
+
+namespace TENUTO_NS {
+
+Result<void*> Actions::reserve(std::uint64_t bytes, const AllocOptions& options) {
+  blocks_.reserve(blocks_.size() + 1);
+  sizes_.reserve(blocks_.capacity());
+  const Result<Reserved> block = pool_.reserve(bytes, options);
+  if (!block) return block.error();
+  blocks_.push_back(*block);
+  sizes_.push_back(bytes);
+  return block->data;
+}
+
+void Actions::later(void* dest, const void* value, std::size_t bytes) {
+  values_.reserve(values_.size() + 1);
+  const auto* const from = static_cast<const std::byte*>(value);
+  const std::size_t at = bytes_.size();
+  bytes_.insert(bytes_.end(), from, from + bytes);
+  values_.push_back({dest, at, bytes});
+}
+
+void Actions::free(const void* object) { freed_.push_back(object); }
+
+// A block that the transaction has adopted is the transaction's, whatever follows.
+Status Actions::publish_in(Transaction& tx) {
+  TENUTO_TRY(tx.status());
+  for (; !blocks_.empty(); blocks_.pop_back(), sizes_.pop_back()) {
+    TENUTO_TRY(tx.adopt(blocks_.back().offset, sizes_.back()));
+  }
+  for (const void* object : freed_) TENUTO_TRY(tx.free(object));
+  for (const Value& v : values_) TENUTO_TRY(tx.add_later(v.dest, v.bytes));
+  TENUTO_TRY(tx.ready());
+  for (const Value& v : values_) {
+    if (v.bytes == sizeof(std::uint64_t) && reinterpret_cast<std::uintptr_t>(v.dest) % 8 == 0) {
+      std::uint64_t word = 0;  // readers may look at a pointer without a lock
+      std::memcpy(&word, &bytes_[v.at], sizeof word);
+      store_ordered(*static_cast<std::uint64_t*>(v.dest), word);
+    } else {
+      std::memcpy(v.dest, &bytes_[v.at], v.bytes);
+    }
+  }
+  return tx.commit();
+}
+
+Status Actions::publish() {
+  struct Empty {
+    Actions& actions;
+    ~Empty() { actions.cancel(); }
+  } empty{*this};
+  Transaction tx(pool_);
+  return publish_in(tx);
+}
+
+void Actions::cancel() noexcept {
+  for (const Reserved& block : blocks_) static_cast<void>(pool_.cancel(block));
+  blocks_.clear();
+  sizes_.clear();
+  values_.clear();
+  bytes_.clear();
+  freed_.clear();
+}
+
+}  // namespace TENUTO_NS

@@ -1,0 +1,16 @@
+// Random lives of containers beside those of std: see container_lives.cc.
+#pragma once
+
+#include <cstdint>
+
+namespace tenuto::test {
+
+struct ContainerLives {
+  int commits = 0, aborts = 0, kills = 0;
+};
+// Runs random transactions on containers, rolls some back, kills some, and compares with std after
+// each. Failures are GoogleTest's. `watched`: stores that no transaction knows of are failures, too
+// (tenuto/mistakes.h); this takes ten times as long.
+ContainerLives live_with_containers(std::uint64_t seed, int transactions, bool watched);
+
+}  // namespace tenuto::test

@@ -45,7 +45,7 @@ class p {
  public:
   p() = default;
   p(const T& value) : stored_(encode(value)) {}
-  p(const p& o) : p(o.get()) {}
+  p(const p& o) noexcept : p(o.get()) {}
   p& operator=(const T& value) {
     const Stored stored = encode(value);
     Transaction::store_field(&stored_, &stored, sizeof stored);

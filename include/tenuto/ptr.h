@@ -38,7 +38,7 @@ class Ptr {
   Ptr() = default;
   Ptr(std::nullptr_t) {}
   Ptr(T* target) { set(target); }
-  Ptr(const Ptr& o) { set(o.get()); }
+  Ptr(const Ptr& o) noexcept { set(o.get()); }
   Ptr& operator=(const Ptr& o) {
     set(o.get());
     return *this;

@@ -194,6 +194,7 @@ const std::map<std::string, int, std::less<>>& public_header_layers() {
       {"ptr.h", 1},
       {"vptr.h", 1},
       {"words.h", 1},
+      {"element.h", 6},
       {"p.h", 6},
       {"tx.h", 6},
       {"pool.h", 7},

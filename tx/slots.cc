@@ -29,6 +29,7 @@ Permutation Permutation::inserted(unsigned rank) const {
 
 Permutation Permutation::erased(unsigned rank) const {
   TENUTO_DCHECK(rank < count());
+  if (TENUTO_PLANT("tx_last_slot_of_a_node_erased")) return Permutation(word_ - 1);
   const std::uint64_t all = word_ >> 4;
   const std::uint64_t before = low(all, rank);
   const std::uint64_t after = all >> 4 * rank >> 4 << 4 * rank;
@@ -61,7 +62,8 @@ Tags Tags::emptied(unsigned slots) const {
   std::uint64_t word = word_;
   for (unsigned s = 0; s < kSlots; ++s) {
     if ((slots >> s & 1) == 0) continue;
-    word &= ~(std::uint64_t{0xFF} << 8 * s | std::uint64_t{1} << (56 + s));
+    const bool tag = !TENUTO_PLANT("tx_tag_of_an_empty_slot_kept");
+    word &= ~(std::uint64_t{tag ? 0xFFu : 0} << 8 * s | std::uint64_t{1} << (56 + s));
   }
   return Tags(word);
 }

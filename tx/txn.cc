@@ -196,6 +196,7 @@ Status Txn::free(const void* p) {
     if (b->cancelled) return Status::invalid_argument;
     // The block goes back only after T. Until then recovery would clear the bit of its next owner.
     b->cancelled = true;
+    transient(p, b->bytes);
     if (TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(offset);
     return Status::ok;
   }
@@ -209,15 +210,6 @@ Status Txn::free(const void* p) {
   if (!heap_.claim_free(offset)) return Status::invalid_argument;
   log_.append(EntryHead::make(EntryKind::free, offset, 0), nullptr);
   freed_.push_back(*block);
-  return Status::ok;
-}
-
-Status Txn::lock(std::mutex& m) {
-  TENUTO_TRY(status());
-  if (std::find(locks_.begin(), locks_.end(), &m) != locks_.end()) return Status::ok;
-  if (locks_.size() == locks_.capacity()) locks_.reserve(2 * locks_.size() + 1);
-  m.lock();
-  locks_.push_back(&m);
   return Status::ok;
 }
 

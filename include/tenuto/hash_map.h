@@ -169,6 +169,12 @@ class HashMap : private slots::HashTable<K, V, Hash, Equal> {
   }
   Iterator end() const { return Iterator(*this, 0, nullptr, 0); }
 
+  // The hash of a key, as this map takes it.
+  template <class Key>
+  static std::uint64_t stable_hash(const Key& key) {
+    return Table::hash_of(key);
+  }
+
   // exists: the key is there. Key and value are made of the arguments, as construct() says.
   template <class Key, class Value>
   Status insert(Transaction& tx, const Key& key, const Value& value) {

@@ -25,6 +25,7 @@
 #include <functional>
 #include <mutex>
 #include <new>
+#include <shared_mutex>
 #include <type_traits>
 #include <utility>
 
@@ -115,6 +116,7 @@ class TENUTO_API Transaction {
   // Does nothing if this transaction holds it already. The mutex is locked only if this returns ok;
   // else status().
   Status lock(std::mutex& m);
+  Status lock(std::shared_mutex& m);  // for itself alone
 
   // Registers a callback for the end of the outermost transaction (on_commit, on_abort). They run
   // in the order of registration, before the locks are released. They must not begin a transaction

@@ -1,6 +1,6 @@
 // The words and the steps of the maps. All of it is small; it is here, and not in the templates, so
 // that mistakes can be planted in it.
-#include "tenuto/slots.h"
+#include "tenuto/maps/slots.h"
 
 #include <cstring>
 

@@ -62,7 +62,175 @@ class ConcurrentHashMap {
   using Map = HashMap<K, V, Hash, Equal>;
 
  public:
-  class Handle;
+  // The locks of a map. Calls with a Transaction belong to it. The others are a transaction each.
+  class Handle {
+   public:
+    // REQUIRES: the map is in the pool, and no other handle of it is in use.
+    Handle(Pool& pool, ConcurrentHashMap& map)
+        : pool_(&pool), map_(&map), locks_(std::make_unique<Lock[]>(kShards)) {}
+    Handle(Handle&&) noexcept = default;
+    Handle& operator=(Handle&&) noexcept = default;
+
+    // --- single operations ------------------------------------------------------------------------
+
+    // Calls f(const V&) under the shard's lock, shared with other readers. not_found. f must not
+    // call the map.
+    template <class Key, class F>
+    Status visit(const Key& key, F&& f) const {
+      const std::size_t shard = shard_of(key);
+      std::shared_lock lock(locks_[shard].mutex);
+      const V* const value = std::as_const(map_->shards_[shard].map).get(key);
+      if (value == nullptr) return Status::not_found;
+      std::forward<F>(f)(*value);
+      return Status::ok;
+    }
+    // A copy of the value.
+    template <class Key>
+    std::optional<V> get(const Key& key) const {
+      std::optional<V> copy;
+      static_cast<void>(visit(key, [&](const V& value) { copy.emplace(value); }));
+      return copy;
+    }
+    template <class Key>
+    bool contains(const Key& key) const {
+      return visit(key, [](const V&) {}) == Status::ok;
+    }
+    // Calls f(const K&, const V&) for each entry, shard by shard. An entry that is inserted or
+    // erased meanwhile may be shown.
+    template <class F>
+    void for_each(F&& f) const {
+      for (std::size_t i = 0; i < kShards; ++i) {
+        std::shared_lock lock(locks_[i].mutex);
+        for (const auto& [key, value] : map_->shards_[i].map) f(key, value);
+      }
+    }
+    // The sum of the shards, one after the other.
+    std::uint64_t size() const {
+      std::uint64_t sum = 0;
+      for (std::size_t i = 0; i < kShards; ++i) {
+        std::shared_lock lock(locks_[i].mutex);
+        sum += map_->shards_[i].map.size();
+      }
+      return sum;
+    }
+
+    template <class Key, class Value>
+    Status insert(const Key& key, const Value& value) {
+      return alone(key, [&](Transaction& tx, Map& map) { return map.insert(tx, key, value); });
+    }
+    template <class Key, class Value>
+    Status insert_or_assign(const Key& key, const Value& value) {
+      return alone(key,
+                   [&](Transaction& tx, Map& map) { return map.insert_or_assign(tx, key, value); });
+    }
+    template <class Key>
+    Status erase(const Key& key) {
+      return alone(key, [&](Transaction& tx, Map& map) { return map.erase(tx, key); });
+    }
+    // Runs f(Transaction&, V&) -> Status on the value, which was added (Transaction::add) for any
+    // stores. Another status than ok rolls back. not_found.
+    template <class Key, class F>
+    Status update(const Key& key, F&& f) {
+      return alone(key, [&](Transaction& tx, Map& map) -> Status {
+        const Result<V*> value = map.edit(tx, key);
+        if (!value) return value.error();
+        return f(tx, **value);
+      });
+    }
+
+    // --- in a transaction of the caller -----------------------------------------------------------
+
+    // Locks the shards of these keys, in their order, until the outermost transaction ends.
+    // REQUIRES: the transaction holds no lock of this handle yet, or all calls with these locks
+    // agree on an order.
+    template <class... Keys>
+    Status lock(Transaction& tx, const Keys&... keys) {
+      std::array<std::size_t, sizeof...(Keys)> shards = {shard_of(keys)...};
+      return lock_shards(tx, shards);
+    }
+    template <class Range>
+    requires requires(const Range& r) { r.begin(), r.end(); }
+    Status lock_all(Transaction& tx, const Range& keys) {
+      std::array<bool, kShards> wanted{};
+      for (const auto& key : keys) wanted[shard_of(key)] = true;
+      for (std::size_t i = 0; i < kShards; ++i) {
+        if (wanted[i]) TENUTO_TRY(tx.lock(locks_[i].mutex));
+      }
+      return Status::ok;
+    }
+    // The map that has this key, locked for the transaction: for all calls of HashMap with this key
+    // (or another key of the same shard).
+    template <class Key>
+    Result<Map*> locked(Transaction& tx, const Key& key) {
+      const std::size_t shard = shard_of(key);
+      TENUTO_TRY(tx.lock(locks_[shard].mutex));
+      return &map_->shards_[shard].map;
+    }
+    // Null: not found. Valid until the map changes, and at most until the transaction ends.
+    template <class Key>
+    Result<const V*> get(Transaction& tx, const Key& key) {
+      const Result<Map*> map = locked(tx, key);
+      if (!map) return map.error();
+      return std::as_const(**map).get(key);
+    }
+    template <class Key, class Value>
+    Status insert(Transaction& tx, const Key& key, const Value& value) {
+      const Result<Map*> map = locked(tx, key);
+      return map ? (*map)->insert(tx, key, value) : map.error();
+    }
+    template <class Key, class Value>
+    Status insert_or_assign(Transaction& tx, const Key& key, const Value& value) {
+      const Result<Map*> map = locked(tx, key);
+      return map ? (*map)->insert_or_assign(tx, key, value) : map.error();
+    }
+    template <class Key>
+    Result<V*> edit(Transaction& tx, const Key& key) {
+      const Result<Map*> map = locked(tx, key);
+      if (!map) return map.error();
+      return (*map)->edit(tx, key);
+    }
+    template <class Key>
+    Status erase(Transaction& tx, const Key& key) {
+      const Result<Map*> map = locked(tx, key);
+      return map ? (*map)->erase(tx, key) : map.error();
+    }
+    // Locks all shards.
+    Status clear(Transaction& tx) {
+      for (std::size_t i = 0; i < kShards; ++i) TENUTO_TRY(tx.lock(locks_[i].mutex));
+      for (auto& shard : map_->shards_) TENUTO_TRY(shard.map.clear(tx));
+      return Status::ok;
+    }
+
+   private:
+    struct alignas(kLineBytes) Lock {
+      std::shared_mutex mutex;
+    };
+
+    template <std::size_t kCount>
+    Status lock_shards(Transaction& tx, std::array<std::size_t, kCount>& shards) {
+      std::sort(shards.begin(), shards.end());
+      for (const std::size_t shard : shards) TENUTO_TRY(tx.lock(locks_[shard].mutex));
+      return Status::ok;
+    }
+    // The transaction begins before the lock is taken, because in a child it does not begin. It
+    // ends before the lock is freed, also when f throws: no reader sees what may still be lost.
+    template <class Key, class F>
+    Status alone(const Key& key, F&& f) {
+      const std::size_t shard = shard_of(key);
+      std::unique_lock lock(locks_[shard].mutex, std::defer_lock);
+      Transaction tx(*pool_);
+      TENUTO_TRY(tx.status());
+      lock.lock();
+      const Status s = f(tx, map_->shards_[shard].map);
+      if (s == Status::ok) return tx.commit();
+      tx.abort();
+      return s;
+    }
+
+    Pool* pool_;
+    ConcurrentHashMap* map_;
+    std::unique_ptr<Lock[]> locks_;
+  };
 
   ConcurrentHashMap() = default;
   ConcurrentHashMap(Relocation r, ConcurrentHashMap& from) noexcept {
@@ -110,177 +278,6 @@ class ConcurrentHashMap {
   }
 
   Shard shards_[kShards];
-};
-
-// The locks of a map. Calls with a Transaction belong to it. The others are a transaction each.
-template <class K, class V, class Hash, class Equal, std::size_t kShards>
-class ConcurrentHashMap<K, V, Hash, Equal, kShards>::Handle {
- public:
-  // REQUIRES: the map is in the pool, and no other handle of it is in use.
-  Handle(Pool& pool, ConcurrentHashMap& map)
-      : pool_(&pool), map_(&map), locks_(std::make_unique<Lock[]>(kShards)) {}
-  Handle(Handle&&) noexcept = default;
-  Handle& operator=(Handle&&) noexcept = default;
-
-  // --- single operations -------------------------------------------------------------------------
-
-  // Calls f(const V&) under the shard's lock, shared with other readers. not_found. f must not call
-  // the map.
-  template <class Key, class F>
-  Status visit(const Key& key, F&& f) const {
-    const std::size_t shard = shard_of(key);
-    std::shared_lock lock(locks_[shard].mutex);
-    const V* const value = std::as_const(map_->shards_[shard].map).get(key);
-    if (value == nullptr) return Status::not_found;
-    std::forward<F>(f)(*value);
-    return Status::ok;
-  }
-  // A copy of the value.
-  template <class Key>
-  std::optional<V> get(const Key& key) const {
-    std::optional<V> copy;
-    static_cast<void>(visit(key, [&](const V& value) { copy.emplace(value); }));
-    return copy;
-  }
-  template <class Key>
-  bool contains(const Key& key) const {
-    return visit(key, [](const V&) {}) == Status::ok;
-  }
-  // Calls f(const K&, const V&) for each entry, shard by shard. An entry that is inserted or erased
-  // meanwhile may be shown.
-  template <class F>
-  void for_each(F&& f) const {
-    for (std::size_t i = 0; i < kShards; ++i) {
-      std::shared_lock lock(locks_[i].mutex);
-      for (const auto& [key, value] : map_->shards_[i].map) f(key, value);
-    }
-  }
-  // The sum of the shards, one after the other.
-  std::uint64_t size() const {
-    std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < kShards; ++i) {
-      std::shared_lock lock(locks_[i].mutex);
-      sum += map_->shards_[i].map.size();
-    }
-    return sum;
-  }
-
-  template <class Key, class Value>
-  Status insert(const Key& key, const Value& value) {
-    return alone(key, [&](Transaction& tx, Map& map) { return map.insert(tx, key, value); });
-  }
-  template <class Key, class Value>
-  Status insert_or_assign(const Key& key, const Value& value) {
-    return alone(key,
-                 [&](Transaction& tx, Map& map) { return map.insert_or_assign(tx, key, value); });
-  }
-  template <class Key>
-  Status erase(const Key& key) {
-    return alone(key, [&](Transaction& tx, Map& map) { return map.erase(tx, key); });
-  }
-  // Runs f(Transaction&, V&) -> Status on the value, which was added (Transaction::add) for any
-  // stores. Another status than ok rolls back. not_found.
-  template <class Key, class F>
-  Status update(const Key& key, F&& f) {
-    return alone(key, [&](Transaction& tx, Map& map) -> Status {
-      const Result<V*> value = map.edit(tx, key);
-      if (!value) return value.error();
-      return f(tx, **value);
-    });
-  }
-
-  // --- in a transaction of the caller ------------------------------------------------------------
-
-  // Locks the shards of these keys, in their order, until the outermost transaction ends. REQUIRES:
-  // the transaction holds no lock of this handle yet, or all calls with these locks agree on an
-  // order.
-  template <class... Keys>
-  Status lock(Transaction& tx, const Keys&... keys) {
-    std::array<std::size_t, sizeof...(Keys)> shards = {shard_of(keys)...};
-    return lock_shards(tx, shards);
-  }
-  template <class Range>
-  requires requires(const Range& r) { r.begin(), r.end(); }
-  Status lock_all(Transaction& tx, const Range& keys) {
-    std::array<bool, kShards> wanted{};
-    for (const auto& key : keys) wanted[shard_of(key)] = true;
-    for (std::size_t i = 0; i < kShards; ++i) {
-      if (wanted[i]) TENUTO_TRY(tx.lock(locks_[i].mutex));
-    }
-    return Status::ok;
-  }
-  // The map that has this key, locked for the transaction: for all calls of HashMap with this key
-  // (or another key of the same shard).
-  template <class Key>
-  Result<Map*> locked(Transaction& tx, const Key& key) {
-    const std::size_t shard = shard_of(key);
-    TENUTO_TRY(tx.lock(locks_[shard].mutex));
-    return &map_->shards_[shard].map;
-  }
-  // Null: not found. Valid until the map changes, and at most until the transaction ends.
-  template <class Key>
-  Result<const V*> get(Transaction& tx, const Key& key) {
-    const Result<Map*> map = locked(tx, key);
-    if (!map) return map.error();
-    return std::as_const(**map).get(key);
-  }
-  template <class Key, class Value>
-  Status insert(Transaction& tx, const Key& key, const Value& value) {
-    const Result<Map*> map = locked(tx, key);
-    return map ? (*map)->insert(tx, key, value) : map.error();
-  }
-  template <class Key, class Value>
-  Status insert_or_assign(Transaction& tx, const Key& key, const Value& value) {
-    const Result<Map*> map = locked(tx, key);
-    return map ? (*map)->insert_or_assign(tx, key, value) : map.error();
-  }
-  template <class Key>
-  Result<V*> edit(Transaction& tx, const Key& key) {
-    const Result<Map*> map = locked(tx, key);
-    if (!map) return map.error();
-    return (*map)->edit(tx, key);
-  }
-  template <class Key>
-  Status erase(Transaction& tx, const Key& key) {
-    const Result<Map*> map = locked(tx, key);
-    return map ? (*map)->erase(tx, key) : map.error();
-  }
-  // Locks all shards.
-  Status clear(Transaction& tx) {
-    for (std::size_t i = 0; i < kShards; ++i) TENUTO_TRY(tx.lock(locks_[i].mutex));
-    for (auto& shard : map_->shards_) TENUTO_TRY(shard.map.clear(tx));
-    return Status::ok;
-  }
-
- private:
-  struct alignas(kLineBytes) Lock {
-    std::shared_mutex mutex;
-  };
-
-  template <std::size_t kCount>
-  Status lock_shards(Transaction& tx, std::array<std::size_t, kCount>& shards) {
-    std::sort(shards.begin(), shards.end());
-    for (const std::size_t shard : shards) TENUTO_TRY(tx.lock(locks_[shard].mutex));
-    return Status::ok;
-  }
-  // The transaction begins before the lock is taken, because in a child it does not begin. It ends
-  // before the lock is freed, also when f throws: no reader sees what may still be lost.
-  template <class Key, class F>
-  Status alone(const Key& key, F&& f) {
-    const std::size_t shard = shard_of(key);
-    std::unique_lock lock(locks_[shard].mutex, std::defer_lock);
-    Transaction tx(*pool_);
-    TENUTO_TRY(tx.status());
-    lock.lock();
-    const Status s = f(tx, map_->shards_[shard].map);
-    if (s == Status::ok) return tx.commit();
-    tx.abort();
-    return s;
-  }
-
-  Pool* pool_;
-  ConcurrentHashMap* map_;
-  std::unique_ptr<Lock[]> locks_;
 };
 
 }  // namespace TENUTO_NS

@@ -43,7 +43,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "tenuto/hash_table_change.h"
+#include "tenuto/maps/hash_change.h"
 
 namespace TENUTO_NS {
 

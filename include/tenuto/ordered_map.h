@@ -36,7 +36,7 @@
 #include <iterator>
 #include <utility>
 
-#include "tenuto/ordered_map_change.h"
+#include "tenuto/maps/ordered_change.h"
 
 namespace TENUTO_NS {
 
@@ -212,25 +212,22 @@ class OrderedMap : private slots::OrderedTree<K, V, Less> {
   Result<V*> made(Transaction& tx, const Key& key, const Value&... value) {
     return slots::abort_if_thrown(tx, [&] { return this->insert_new(tx, key, value...); });
   }
-  Iterator before(const Iterator& at) const;
-};
-
-// `at` is the end, or the first entry of a leaf. Before the first entry of the map there is none:
-// the answer is the end.
-template <class K, class V, class Less>
-typename OrderedMap<K, V, Less>::Iterator OrderedMap<K, V, Less>::before(const Iterator& at) const {
-  typename Tree::Path path;
-  const Leaf* leaf = nullptr;
-  if (at.leaf_ == nullptr) {
-    leaf = this->last_leaf(path);
-  } else {
-    this->descend((*at).key, path);
-    leaf = this->leaf_before(path);
+  // `at` is the end, or the first entry of a leaf. Before the first entry of the map there is none:
+  // the answer is the end.
+  Iterator before(const Iterator& at) const {
+    typename Tree::Path path;
+    const Leaf* leaf = nullptr;
+    if (at.leaf_ == nullptr) {
+      leaf = this->last_leaf(path);
+    } else {
+      this->descend((*at).key, path);
+      leaf = this->leaf_before(path);
+    }
+    while (leaf != nullptr && Permutation(leaf->order).count() == 0) leaf = this->leaf_before(path);
+    if (leaf == nullptr) return end();
+    const Permutation order(leaf->order);
+    return Iterator(*this, leaf, order, order.count() - 1);
   }
-  while (leaf != nullptr && Permutation(leaf->order).count() == 0) leaf = this->leaf_before(path);
-  if (leaf == nullptr) return end();
-  const Permutation order(leaf->order);
-  return Iterator(*this, leaf, order, order.count() - 1);
-}
+};
 
 }  // namespace TENUTO_NS

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <new>
 
-#include "tenuto/hash_table.h"
+#include "tenuto/maps/hash_buckets.h"
 
 namespace TENUTO_NS::slots {
 

@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "tenuto/element.h"
+#include "tenuto/maps/slots.h"
 #include "tenuto/p.h"
-#include "tenuto/slots.h"
 #include "tenuto/status.h"
 #include "tenuto/tx.h"
 

@@ -6,8 +6,8 @@
 #include <type_traits>
 
 #include "tenuto/element.h"
+#include "tenuto/maps/slots.h"
 #include "tenuto/p.h"
-#include "tenuto/slots.h"
 #include "tenuto/units.h"
 
 namespace TENUTO_NS::slots {

@@ -10,7 +10,7 @@
 #include <new>
 #include <type_traits>
 
-#include "tenuto/ordered_map_walk.h"
+#include "tenuto/maps/ordered_walk.h"
 
 namespace TENUTO_NS::slots {
 

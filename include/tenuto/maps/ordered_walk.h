@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "tenuto/element.h"
-#include "tenuto/ordered_map_nodes.h"
+#include "tenuto/maps/ordered_nodes.h"
 #include "tenuto/status.h"
 #include "tenuto/tx.h"
 

@@ -5,10 +5,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "pm/media.h"
 #include "support/tx_parts.h"
 #include "tenuto/p.h"
+#include "tenuto/queue.h"
+#include "tenuto/string.h"
+#include "tenuto/vector.h"
 
 namespace tenuto {
 namespace {
@@ -288,6 +293,74 @@ TEST(TxCostTest, overflow_frames_are_reused_without_a_fence) {
     return Status::ok;
   };
   EXPECT_COST(b.measure("200 x 8 B at once, log overflows", big), 3, 401);
+}
+
+TEST(TxCostTest, changes_of_containers_are_three_fences) {
+  Bench b;
+  struct Containers {
+    alignas(64) Vector<std::uint64_t> numbers;
+    alignas(64) String text;
+    alignas(64) Queue<std::uint64_t> queue;
+  };
+  auto& all = b.parts.make_root<Containers>(1);
+  ASSERT_EQ(b.parts.run([&](Transaction& tx) {
+    TENUTO_TRY(all.numbers.reserve(tx, 1000));
+    TENUTO_TRY(all.text.assign(tx, std::string(100, 'x')));
+    return all.queue.push(tx, 1);
+  }),
+            Status::ok);
+  const auto times = [&](int n, const auto& change) {
+    return [&, n](Transaction& tx) {
+      for (int i = 0; i < n; ++i) TENUTO_TRY(change(tx));
+      return Status::ok;
+    };
+  };
+  const auto push = [&](Transaction& tx) { return all.numbers.push_back(tx, 7); };
+  EXPECT_COST(b.measure("Vector: push_back", times(1, push)), 3, 4);
+  EXPECT_COST(b.measure("Vector: push_back, 100 times", times(100, push)), 3, 16);
+  EXPECT_COST(
+      b.measure("Vector: pop_back", [&](Transaction& tx) { return all.numbers.pop_back(tx); }), 3,
+      5);
+  EXPECT_COST(b.measure("Vector: set", [&](Transaction& tx) { return all.numbers.set(tx, 3, 9); }),
+              3, 3);
+  EXPECT_COST(
+      b.measure("Vector: insert before 8 elements",
+                [&](Transaction& tx) { return all.numbers.insert(tx, all.numbers.size() - 8, 1); }),
+      3, 7);
+  EXPECT_COST(b.measure("Vector: assign 100",
+                        [&](Transaction& tx) {
+                          return all.numbers.assign(tx, std::vector<std::uint64_t>(100, 1));
+                        }),
+              3, 21);
+  EXPECT_COST(b.measure("String: assign 8 B, inline",
+                        [&](Transaction& tx) { return all.text.assign(tx, "12345678"); }),
+              3, 3);
+  EXPECT_COST(
+      b.measure("String: assign 100 B",
+                [&](Transaction& tx) { return all.text.assign(tx, std::string(100, 'y')); }),
+      3, 9);
+  EXPECT_COST(
+      b.measure("String: append 4 B", [&](Transaction& tx) { return all.text.append(tx, "1"); }), 3,
+      5);
+  EXPECT_COST(b.measure("a field, then a String of a new object",
+                        [&](Transaction& tx) {
+                          reinterpret_cast<p<std::uint64_t>&>(b.lines[0].word[0]) += 1;
+                          const Result<String*> text = tx.make<String>();
+                          if (!text) return text.error();
+                          TENUTO_TRY((*text)->assign(tx, "12345678"));
+                          return (*text)->append(tx, "9");
+                        }),
+              3, 6);
+  EXPECT_COST(b.measure("Queue: push", [&](Transaction& tx) { return all.queue.push(tx, 7); }), 3,
+              4);
+  EXPECT_COST(b.measure("Queue: pop", [&](Transaction& tx) { return all.queue.pop_front(tx); }), 3,
+              3);
+  EXPECT_COST(b.measure("Queue: push and pop",
+                        [&](Transaction& tx) {
+                          TENUTO_TRY(all.queue.push(tx, 7));
+                          return all.queue.pop_front(tx);
+                        }),
+              3, 4);
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ class Txn {
   Status ready();
   Status add(const void* p, std::size_t bytes) {
     TENUTO_TRY(add_later(p, bytes));
-    return ready();
+    return in_new_block(p, bytes) ? Status::ok : ready();
   }
   Result<void*> alloc(std::uint64_t bytes, const AllocOptions& options = {});
   Status free(const void* p);
@@ -110,6 +110,11 @@ class Txn {
 
  private:
   Result<heap::Block> reserve(std::uint64_t bytes, const AllocOptions& options);
+  bool in_new_block(const void* p, std::size_t bytes) const {
+    const std::uint64_t begin = file_.offset_of(p).value;
+    const RangeSet::Answer fresh = new_blocks_.at(begin);
+    return fresh.inside && begin + bytes <= fresh.until;
+  }
   Status make_log_room();
   Status log_old_bytes(Range r);
   template <class F>

@@ -71,7 +71,7 @@ class ConcurrentHashMap {
     Handle(Handle&&) noexcept = default;
     Handle& operator=(Handle&&) noexcept = default;
 
-    // --- single operations ------------------------------------------------------------------------
+    // --- single operations -----------------------------------------------------------------------
 
     // Calls f(const V&) under the shard's lock, shared with other readers. not_found. f must not
     // call the map.
@@ -138,7 +138,7 @@ class ConcurrentHashMap {
       });
     }
 
-    // --- in a transaction of the caller -----------------------------------------------------------
+    // --- in a transaction of the caller ----------------------------------------------------------
 
     // Locks the shards of these keys, in their order, until the outermost transaction ends.
     // REQUIRES: the transaction holds no lock of this handle yet, or all calls with these locks

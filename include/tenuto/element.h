@@ -19,7 +19,7 @@
 //   };
 #pragma once
 
-#include <concepts>
+#include <cstddef>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -41,9 +41,8 @@ class Relocation {
 // Has a member release(Transaction&), which frees what the object owns. It works as a destructor:
 // the object has no value afterwards. An error leaves some of it released; then abort.
 template <class T>
-concept Owner = requires(T& object, Transaction& tx) {
-  { object.release(tx) } -> std::same_as<Status>;
-};
+concept Owner =
+    std::is_same_v<decltype(std::declval<T&>().release(std::declval<Transaction&>())), Status>;
 
 // What can be in a container: no destructor, and a constructor that does not throw and finds each
 // self-relative pointer (Ptr, p<T*>) at its new place. A raw pointer means nothing in a pool. (A
@@ -54,6 +53,12 @@ concept Element =
     std::is_trivially_destructible_v<T> &&
     (std::is_nothrow_move_constructible_v<T> ||
      (std::is_constructible_v<T, Relocation, T&> && Owner<T>));
+
+// Its bytes are its value, as of integers: it has no fields and no self-relative pointers. So it is
+// copied as bytes, and logged by who changes it.
+template <class T>
+concept PlainElement =
+    std::is_trivially_copyable_v<T> && std::is_copy_constructible_v<T> && !Owner<T>;
 
 // Constructs `from` at `to`. The bytes of `from` have no value afterwards. REQUIRES: `to` is memory
 // without a value, logged or not in need of it (new, or Transaction::overwrite).
@@ -89,5 +94,59 @@ Status construct(T* at, Transaction& tx, Args&&... args) {
     return (new (static_cast<void*>(at)) T())->construct(tx, std::forward<Args>(args)...);
   }
 }
+
+// A T in DRAM, made from arguments as by construct(), until it is placed in a container. Otherwise
+// what it owns is freed. So a container makes an element before it changes anything: that may fail,
+// and its arguments may be elements.
+template <class T>
+class Made {
+ public:
+  template <class... Args>
+  explicit Made(Transaction& tx, Args&&... args) : tx_(tx) {
+    status_ = construct(get(), tx, std::forward<Args>(args)...);
+    owned_ = status_ == Status::ok;
+  }
+  ~Made() {
+    if (owned_) static_cast<void>(release(*get(), tx_));
+  }
+  Made(const Made&) = delete;
+  Made& operator=(const Made&) = delete;
+
+  Status status() const { return status_; }
+  // REQUIRES: status() is ok. `to` as of relocate().
+  T* place(void* to) {
+    T* const placed = static_cast<T*>(to);
+    relocate(placed, *get());
+    owned_ = false;
+    return placed;
+  }
+
+ private:
+  T* get() { return reinterpret_cast<T*>(bytes_); }
+
+  Transaction& tx_;
+  Status status_;
+  bool owned_ = false;
+  alignas(T) std::byte bytes_[sizeof(T)];
+};
+
+// For an operation of several steps. Rolls the transaction back unless done() was called, also when
+// an allocation of DRAM fails: who may not stop half way would otherwise leave half.
+class AllOrAbort {
+ public:
+  explicit AllOrAbort(Transaction& tx) : tx_(&tx) {}
+  ~AllOrAbort() {
+    if (tx_ != nullptr) tx_->abort();
+  }
+  AllOrAbort(const AllOrAbort&) = delete;
+  AllOrAbort& operator=(const AllOrAbort&) = delete;
+  Status done() {
+    tx_ = nullptr;
+    return Status::ok;
+  }
+
+ private:
+  Transaction* tx_;
+};
 
 }  // namespace TENUTO_NS

@@ -13,6 +13,7 @@
 #include "pm/dirty_lines.h"
 #include "support/capacity_world.h"
 #include "support/collection_world.h"
+#include "support/container_world.h"
 #include "support/damage_world.h"
 #include "support/frame_world.h"
 #include "support/heap_scripts.h"
@@ -276,6 +277,7 @@ const std::vector<Planted>& bugs_below_the_store() {
 const std::vector<Planted>& planted_bugs() {
   static const std::vector<Planted> all = [] {
     std::vector<Planted> bugs = bugs_below_the_store();
+    bugs.insert(bugs.end(), planted_container_bugs().begin(), planted_container_bugs().end());
     bugs.insert(bugs.end(), planted_store_bugs().begin(), planted_store_bugs().end());
     return bugs;
   }();
@@ -297,6 +299,11 @@ Scenario maps_scenario(const char* name, const MapScript& script) {
 Scenario tx_scenario(const char* name, const Script& script) {
   return {name, [&script](const CrashOptions& o) { return TxCrash(script, o.seed).run(o); },
           tx_crash_options()};
+}
+
+Scenario container_scenario(const char* name, const ContainerScript& script) {
+  return {name, [&script](const CrashOptions& o) { return ContainerCrash(script, o.seed).run(o); },
+          container_crash_options()};
 }
 
 Scenario kv_scenario(const char* name, KvCrash (*make)()) {
@@ -345,6 +352,9 @@ const std::vector<Scenario>& scenarios() {
         tx_scenario("tx_fields", kFields),
         tx_scenario("tx_lanes", kLanes),
         tx_scenario("tx_cancelled", kCancelled),
+        container_scenario("container_vectors", kVectorChanges),
+        container_scenario("container_texts", kTextChanges),
+        container_scenario("container_queues", kQueueChanges),
         {"many_frees",
          [](const CrashOptions& o) {
            return explore_frees(Frees::transaction, pm::DirtyLines::kLinesMax + 1, o);

@@ -31,6 +31,8 @@ struct Scenario {
 const std::vector<Planted>& planted_bugs();
 // The bugs that are planted in store/ (planted_store.cc).
 const std::vector<Planted>& planted_store_bugs();
+// The bugs that are planted in the containers of tx/ (planted_containers.cc).
+const std::vector<Planted>& planted_container_bugs();
 const std::vector<Scenario>& scenarios();
 const Scenario& scenario(const std::string& name);
 

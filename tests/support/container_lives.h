@@ -1,0 +1,15 @@
+// Random lives of containers beside those of std: see container_lives.cc.
+#pragma once
+
+#include <cstdint>
+
+namespace tenuto::test {
+
+struct ContainerLives {
+  int commits = 0, aborts = 0, kills = 0;
+};
+// Runs random transactions on containers, rolls some back, kills some, and compares with std after
+// each. Failures are GoogleTest's.
+ContainerLives live_with_containers(std::uint64_t seed, int transactions);
+
+}  // namespace tenuto::test

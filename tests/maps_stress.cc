@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/pool_parts.h"
+#include "support/seed.h"
 #include "tenuto/concurrent_hash_map.h"
 #include "tenuto/p.h"
 
@@ -139,7 +140,8 @@ TEST_F(MapsStress, a_child_changes_nothing) {
     const bool refused = handle_->insert(5, Value{1, 1}) == Status::forked &&
                          handle_->insert(tx, 2, Value{1, 1}) == Status::forked &&
                          handle_->erase(1) == Status::forked && tx.commit() == Status::forked;
-    static_cast<void>(handle_->contains(2));  // the lock is free here
+    // The lock is free here. (ThreadSanitizer does not see that it was made anew.)
+    if (!test::kSanitized) static_cast<void>(handle_->contains(2));
     ::_exit(refused ? 0 : 1);
   }
   int status = 0;

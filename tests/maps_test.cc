@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <ranges>
+#include <string>
 #include <string_view>
 
 #include "pm/media.h"
@@ -13,7 +13,10 @@
 #include "support/maps_random.h"
 #include "support/seed.h"
 #include "tenuto/hash_map.h"
+#include "tenuto/inline_string.h"
 #include "tenuto/ordered_map.h"
+#include "tenuto/string.h"
+#include "tenuto/vector.h"
 
 namespace tenuto {
 namespace {
@@ -297,29 +300,49 @@ TEST_F(OrderedMapTest, space_is_bounded) {
   EXPECT_EQ((--map.end())->key, 14'000u);
 }
 
-struct Word {
-  char text[16];
-  std::string_view view() const { return {text, ::strnlen(text, sizeof text)}; }
-  friend bool operator<(const Word& a, const Word& b) { return a.view() < b.view(); }
-  friend bool operator<(const Word& a, std::string_view b) { return a.view() < b; }
-  friend bool operator<(std::string_view a, const Word& b) { return a < b.view(); }
-};
-
-TEST_F(OrderedMapTest, keys_are_found_by_what_compares_with_them) {
-  auto& map = root<OrderedMap<Word, Number>>();
-  ASSERT_EQ(parts_.run([&](Transaction& tx) {
+TYPED_TEST(MapsTest, keys_that_are_text_are_found_by_views) {
+  using Texts = typename TypeParam::template Of<String, Vector<Number>>;
+  using Short = typename TypeParam::template Of<InlineString<15>, String>;
+  struct Both {
+    Texts texts;
+    Short shorts;
+  };
+  auto& both = this->template root<Both>();
+  const auto text_of = [](Number n) {
+    return std::string(n % 3 * 20, 'x') + std::to_string(1000 + n * 37 % 200);
+  };
+  ASSERT_EQ(this->parts_.run([&](Transaction& tx) {
+    TENUTO_TRY(both.shorts.insert(tx, InlineString<15>("7"), text_of(7)));
     for (Number n = 0; n < 200; ++n) {
-      Word w{};
-      std::snprintf(w.text, sizeof w.text, "%03d", static_cast<int>(n * 37 % 200));
-      TENUTO_TRY(map.insert(tx, w, n));
+      const auto at = both.texts.get_or_insert(tx, text_of(n));
+      if (!at) return at.error();
+      TENUTO_TRY((*at)->push_back(tx, n));
+      if (n != 7)
+        TENUTO_TRY(both.shorts.insert(tx, *InlineString<15>::make(std::to_string(n)), text_of(n)));
+      TENUTO_TRY(both.shorts.insert_or_assign(tx, InlineString<15>("7"), text_of(n)));
     }
     return Status::ok;
   }),
             Status::ok);
-  EXPECT_EQ(map.lower_bound(std::string_view("0505"))->key.view(), "051");
-  EXPECT_NE(map.find(std::string_view("199")), map.end());
-  EXPECT_EQ(map.get(std::string_view("200")), nullptr);
-  EXPECT_TRUE(std::ranges::is_sorted(map, {}, [](const auto& item) { return item.key.view(); }));
+  Report r;
+  ASSERT_EQ(both.texts.validate(&r), Status::ok) << r.text();
+  ASSERT_EQ(both.shorts.validate(&r), Status::ok) << r.text();
+  for (Number n = 0; n < 200; ++n) {
+    const auto* const numbers = both.texts.get(std::string_view(text_of(n)));
+    ASSERT_NE(numbers, nullptr);
+    ASSERT_EQ((*numbers)[0], n);
+    ASSERT_EQ(both.shorts.get(std::string_view(std::to_string(n)))->view(),
+              text_of(n == 7 ? 199 : n));
+  }
+  EXPECT_EQ(both.texts.get(std::string_view("199")), nullptr);
+  ASSERT_EQ(this->parts_.run([&](Transaction& tx) {
+    for (Number n = 0; n < 150; ++n) TENUTO_TRY(both.texts.erase(tx, text_of(n)));
+    TENUTO_TRY(both.texts.validate());
+    TENUTO_TRY(both.texts.release(tx));
+    return both.shorts.release(tx);
+  }),
+            Status::ok);
+  EXPECT_EQ(this->parts_.allocated_blocks().size(), 1u) << "all but the root";
 }
 
 // --- costs ---------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class ConcurrentHashMap {
   // The locks of a map. Calls with a Transaction belong to it. The others are a transaction each.
   class Handle {
    public:
-    // REQUIRES: the map is in the pool, and no other handle of it is in use.
+    // REQUIRES: the map is in the pool, which is not moved, and no other handle of it is in use.
     Handle(Pool& pool, ConcurrentHashMap& map)
         : pool_(&pool), map_(&map), locks_(std::make_unique<Lock[]>(kShards)) {}
     Handle(Handle&&) noexcept = default;

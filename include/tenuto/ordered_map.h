@@ -20,10 +20,11 @@
 // Thread safety: as a variable. Hold a lock until the transaction ends (Transaction::lock).
 // Durability: that of the transaction. Readers see what this thread's transaction has changed.
 //
-// Cost, K and V of 8 bytes (tests/maps_test.cc): an insert or erase is 3 fences and 6 lines. A
-// split, at one random insert in ten, adds some 16 lines; in ascending order one in 14 adds 6. All
-// of a transaction's calls share the 3 fences, unless one fills a slot that another one emptied.
-// A lookup reads a node for each level, log(n) to the base of some 10.
+// Cost, K and V of 8 bytes (tests/maps_test.cc): an insert or erase is 3 fences and 5 or 6 lines,
+// wherever the key belongs. With the splits it is 7.8 lines on average for random keys, and 6.5 in
+// ascending order. All of a transaction's calls share the 3 fences, unless one fills a slot that
+// another one emptied. A lookup reads one node a level, log(n) to the base of some 10: beside
+// std::map in DRAM it takes as long for a hundred keys, and a third of the time for a million.
 //
 // Space: neighbours in one node have 8 entries or more together, else they are merged. So a
 // quarter of the slots is used at worst, two thirds after random inserts, 14 of 15 after ascending

@@ -7,9 +7,11 @@
 #include <ranges>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "pm/media.h"
 #include "support/failing_memory.h"
+#include "support/maps_boxed.h"
 #include "support/maps_random.h"
 #include "support/seed.h"
 #include "tenuto/hash_map.h"
@@ -33,30 +35,10 @@ static_assert(Element<Tree> && Owner<Tree> && Element<Table> && Owner<Table>);
 static_assert(sizeof(slots::Leaf<Number, Number>) == 4 * kLineBytes);
 static_assert(sizeof(slots::Bucket<Number, Number>) == 2 * kLineBytes);
 
-// A number in a block of its own.
-struct Boxed {
-  p<Number*> box;
-
-  Boxed() = default;
-  Boxed(const Boxed&) = delete;
-  Boxed(Relocation, Boxed& from) noexcept : box(from.box) {}
-  Status construct(Transaction& tx, Number n) {
-    const Result<Number*> made = tx.make<Number>(n);
-    if (made) box = *made;
-    return made.error();
-  }
-  Status release(Transaction& tx) { return tx.free(box.get()); }
-  operator Number() const { return *box.get(); }
-};
-struct BoxedHash {
-  Number operator()(Number n) const { return slots::hash_number(n); }
-};
-struct BoxedLess {
-  bool operator()(Number a, Number b) const { return a < b; }
-};
-struct BoxedEqual {
-  bool operator()(Number a, Number b) const { return a == b; }
-};
+using test::Boxed;
+using test::BoxedEqual;
+using test::BoxedHash;
+using test::BoxedLess;
 
 // Kinds of maps: Of<K, V>, and Boxes, whose keys and values own blocks.
 struct Ordered {
@@ -343,6 +325,73 @@ TYPED_TEST(MapsTest, keys_that_are_text_are_found_by_views) {
   }),
             Status::ok);
   EXPECT_EQ(this->parts_.allocated_blocks().size(), 1u) << "all but the root";
+}
+
+// Inner nodes with 13 and 2 leaves, and the root. The last two leaves merge, so that the node above
+// them has one, and merges; then the root has one.
+TEST_F(OrderedMapTest, merges_go_up_to_the_root) {
+  auto& map = root();
+  const auto nodes = [&] {
+    std::size_t n = 0;
+    map.for_each_block([&](const void*) { n += 1; });
+    return n;
+  };
+  const auto erase = [&](Number first, Number last) {
+    return parts_.run([&](Transaction& tx) {
+      for (Number n = first; n <= last; ++n) TENUTO_TRY(map.erase(tx, n));
+      return map.validate();
+    });
+  };
+  ASSERT_EQ(fill(map, 1, 210), Status::ok);
+  ASSERT_EQ(erase(187, 196), Status::ok);
+  ASSERT_EQ(erase(201, 210), Status::ok);
+  EXPECT_EQ(nodes(), 15u + 2 + 1);
+  ASSERT_EQ(erase(200, 200), Status::ok);
+  EXPECT_EQ(nodes(), 14u + 1);
+  ASSERT_EQ(erase(1, 186), Status::ok);
+  EXPECT_EQ(nodes(), 1u);
+  ASSERT_EQ(erase(197, 199), Status::ok);
+  EXPECT_EQ(nodes(), 0u);
+}
+
+TEST(MapsSlots, words_are_as_lists_of_slots) {
+  std::mt19937_64 rng(3);
+  slots::Permutation order;
+  std::vector<unsigned> used, free;
+  for (unsigned i = 0; i < 15; ++i) free.push_back(i);
+  slots::Tags tags;
+  for (int i = 0; i < 5000; ++i) {
+    const auto rank = static_cast<unsigned>(rng() % (used.size() + 1));
+    if (rng() % 20 == 0) {
+      order = order.kept(rank);
+      free.insert(free.end(), used.begin() + rank, used.end());
+      used.resize(rank);
+    } else if (rng() % 2 == 0 && !free.empty()) {
+      order = order.inserted(rank);
+      used.insert(used.begin() + rank, free.front());
+      free.erase(free.begin());
+    } else if (rank < used.size()) {
+      order = order.erased(rank);
+      free.push_back(used[rank]);
+      used.erase(used.begin() + rank);
+    }
+    ASSERT_TRUE(order.sound());
+    ASSERT_EQ(order.count(), used.size());
+    for (unsigned r = 0; r < 15; ++r) {
+      ASSERT_EQ(order.slot(r), r < used.size() ? used[r] : free[r - used.size()]);
+    }
+    const auto tag = static_cast<std::uint8_t>(rng() % 3 * 127);
+    tags = tags.full() ? tags.emptied(static_cast<unsigned>(rng() % 127))
+                       : tags.filled(tags.next_free(), tag);
+    ASSERT_TRUE(tags.sound());
+    for (unsigned s = 0; s < slots::Tags::kSlots; ++s) {
+      const bool same = (tags.used() >> s & 1) != 0 && tags.tag(s) == tag;
+      if (same) {
+        ASSERT_NE(tags.matches(tag) >> s & 1, 0u);
+      }
+    }
+    ASSERT_EQ(tags.matches(tag) & ~tags.used(), 0u);
+  }
 }
 
 // --- costs ---------------------------------------------------------------------------------------

@@ -203,18 +203,19 @@ const MapScript kMapThirdLevel = {
     {{kInsert, 10, 1960, 10}},  // the root is full, and so are its leaves
     {{{{kInsert, 15}}, true}, {{{kInsert, 995}}}, {{{kInsert, 1970}}}}};
 
-const MapScript kMapShrinks = {MapScript::ordered,
-                               // Two leaves of 13 and 2 leaves, the last ones with 4 keys each.
-                               {{kInsert, 1, 210}, {kErase, 187, 196}, {kErase, 201, 210}},
-                               {{{{kErase, 200}}, true},
-                                {{{kErase, 200}}},  // leaves, inner nodes and the root are merged
-                                {{{kErase, 2, 14}}},
-                                {{{kErase, 1}}, true},
-                                {{{kErase, 1}}},
-                                {{{kClear}, {kInsert, 3}}, true},
-                                {{{kClear}, {kInsert, 3}}},
-                                {{{kErase, 3}}},
-                                {{{kInsert, 3}}}}};
+const MapScript kMapShrinks = {
+    MapScript::ordered,
+    // Inner nodes with 13 and 2 leaves. The last two leaves have 4 keys each.
+    {{kInsert, 1, 210}, {kErase, 187, 196}, {kErase, 201, 210}},
+    {{{{kErase, 200}}, true},
+     {{{kErase, 200}}},  // leaves, inner nodes and the root are merged
+     {{{kErase, 2, 14}}},
+     {{{kErase, 1}}, true},
+     {{{kErase, 1}}},
+     {{{kClear}, {kInsert, 3}}, true},
+     {{{kClear}, {kInsert, 3}}},
+     {{{kErase, 3}}},
+     {{{kInsert, 3}}}}};
 
 const MapScript kMapReuses = {
     MapScript::ordered,

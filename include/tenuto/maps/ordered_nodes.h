@@ -22,8 +22,7 @@ inline constexpr unsigned kHeightMax = 40;
 // So many bytes of the next node are fetched while it is not known which are needed.
 inline constexpr std::size_t kPrefetchBytes = 320;
 
-// The entries, in the order of the keys. Zero or more only in the map's last leaf or the only leaf
-// of an inner node, else one or more.
+// The entries, in the order of the keys. Only a leaf that is alone in its inner node may be empty.
 template <class K, class V>
 struct Leaf {
   struct Slot {

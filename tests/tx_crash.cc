@@ -88,6 +88,10 @@ TEST(tx_crash, overwritten_bytes_have_a_value_once_they_are_counted) {
   expect_sound(kAppends, {kReady, kData, kCommit, kRestored, kRetired});
 }
 
+TEST(tx_crash, what_a_savepoint_undoes_has_no_effect) {
+  expect_sound(kSavepoints, {kReady, kData, kCommit});
+}
+
 TEST(tx_crash, lanes_need_no_common_order) {
   expect_sound(kLanes, {kReady, kData, kCommit, kRestored, kRetired});
 }

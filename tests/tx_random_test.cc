@@ -1,6 +1,7 @@
 // Random transactions beside a shadow copy: overlapping ranges of all sizes, new and freed blocks,
-// nesting, aborts at any depth, kills in the middle. After each transaction the pool must equal the
-// shadow, and exactly the blocks it names are allocated. Also the range set beside a bitmap.
+// nesting, savepoints, aborts at any depth, kills in the middle. After each transaction the pool
+// must equal the shadow, and exactly the blocks it names are allocated. Also the range set beside a
+// bitmap.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -38,6 +39,7 @@ class RandomTransactions {
   void run(int transactions) {
     for (int i = 0; i < transactions; ++i) {
       scratch_ = shadow_;
+      points_.clear();
       const bool killed = level(0) == End::killed;
       if (killed) {
         parts_.crash();
@@ -51,7 +53,7 @@ class RandomTransactions {
     }
   }
 
-  int commits = 0, aborts = 0, kills = 0;
+  int commits = 0, aborts = 0, kills = 0, went_back = 0;
 
  private:
   enum class End { committed, aborted, killed };
@@ -78,6 +80,14 @@ class RandomTransactions {
         }
       } else if (what < 92) {
         return End::killed;
+      } else if (what < 96) {
+        points_.emplace_back(*txn.savepoint(), scratch_);
+      } else if (!points_.empty()) {
+        const std::size_t point = below(points_.size());
+        EXPECT_EQ(txn.rollback_to(points_[point].first), Status::ok);
+        scratch_ = points_[point].second;
+        points_.resize(point + 1);
+        went_back += 1;
       }
     }
     return leave(txn, depth, below(100) < 85);
@@ -165,6 +175,7 @@ class RandomTransactions {
   unsigned char* bytes_ = nullptr;
   Ptr<std::uint64_t>* dest_ = nullptr;
   Shadow shadow_, scratch_;
+  std::vector<std::pair<std::uint64_t, Shadow>> points_;  // savepoints
 };
 
 TEST(TxRandomTest, random_transactions_leave_exactly_the_shadow) {
@@ -175,6 +186,7 @@ TEST(TxRandomTest, random_transactions_leave_exactly_the_shadow) {
     EXPECT_GT(r.commits, 100);
     EXPECT_GT(r.aborts, 20);
     EXPECT_GT(r.kills, 10);
+    EXPECT_GT(r.went_back, 2);
   }
 }
 

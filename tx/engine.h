@@ -15,6 +15,7 @@
 #include "heap/heap.h"
 #include "tenuto/status.h"
 #include "tx/txn.h"
+#include "tx/watch.h"
 
 namespace TENUTO_NS::tx {
 
@@ -46,6 +47,11 @@ class Engine {
   // Whether any thread has a transaction open.
   bool any_active() const;
 
+  // Looks for mistakes of the program from now on (PoolOptions::on_mistake). REQUIRES: no
+  // transaction has begun. Does nothing in the traced build.
+  void watch(const Watch::Handler& handler);
+  Watch* watch() const { return watch_.get(); }  // null: it does not look
+
   // Gives memory back to the heap when the pool is full: the blocks in limbo of `own`, and the
   // blocks in limbo and the log frames of all lanes that no thread holds.
   void reclaim(Txn& own);
@@ -67,6 +73,7 @@ class Engine {
   pm::PoolFile& file_;
   pm::Lanes& lanes_;
   heap::Heap& heap_;
+  std::unique_ptr<Watch> watch_;
   // By lane. The thread that holds the lane fills its slot once (release). Any thread reads it
   // (acquire). The Txn belongs to the holder of the lane, except for its stats.
   std::array<std::atomic<Txn*>, kLanesMax> txns_{};

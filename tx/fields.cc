@@ -87,8 +87,12 @@ void Txn::store_waiting() {
 }
 
 // The value waits unless the old bytes are durable, or the field is in a new block.
-void Txn::store_field(void* at, const void* value, std::size_t bytes) {
+void Txn::store_field(void* at, const void* value, std::size_t bytes, const void* target) {
   if (status() != Status::ok) return;
+  if (target != nullptr && !file_.contains(target)) {
+    field_error_ = Status::invalid_argument;
+    return;
+  }
   const std::uint64_t offset = file_.offset_of(at).value;
   fields_.make_room(bytes);
   field_error_ = add_later(at, bytes);

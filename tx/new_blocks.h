@@ -30,9 +30,13 @@ class NewBlocks {
   RangeSet::Answer at(std::uint64_t offset) const { return ranges_.at(offset); }
 
   std::size_t size() const { return blocks_.size(); }
+  NewBlock& operator[](std::size_t i) { return blocks_[i]; }
+  std::size_t index_of(const NewBlock& b) const {
+    return static_cast<std::size_t>(&b - blocks_.data());
+  }
   auto begin() { return blocks_.begin(); }
   auto end() { return blocks_.end(); }
-  // In the order of their offsets. No find() and no add() follows before clear().
+  // In the order of their offsets. No find(), operator[] or add() follows before clear().
   void sort();
   void clear();
 

@@ -8,11 +8,12 @@
 
 namespace TENUTO_NS {
 
-Transaction::Transaction(tx::Txn& txn) { begin(txn); }
+Transaction::Transaction(tx::Txn& txn, const char* file, int line) { begin(txn, file, line); }
 
-void Transaction::begin(tx::Txn& txn) {
+void Transaction::begin(tx::Txn& txn, const char* file, int line) {
   begin_status_ = txn.begin();
   if (begin_status_ != Status::ok) return;
+  txn.began_at(file, line);
   txn_ = &txn;
   turn_ = txn.turn();
   outer_ = std::exchange(innermost_, this);
@@ -28,11 +29,11 @@ void Transaction::leave() {
 }
 
 // False: no transaction of this thread is on the pool. A transaction that ended takes nothing.
-bool Transaction::take_field(void* at, const void* value, std::size_t bytes) {
+bool Transaction::take_field(void* at, const void* value, std::size_t bytes, const void* target) {
   for (Transaction* t = this; t != nullptr; t = t->outer_) {
     tx::Txn* const txn = t->open();
     if (txn != nullptr && txn->active() && txn->holds(at)) {
-      txn->store_field(at, value, bytes);
+      txn->store_field(at, value, bytes, target);
       return true;
     }
   }
@@ -112,6 +113,24 @@ Status Transaction::on_commit(std::function<void()> f) {
 Status Transaction::on_abort(std::function<void()> f) {
   tx::Txn* const txn = open();
   return txn == nullptr ? why_not() : txn->on_abort(std::move(f));
+}
+
+Status Transaction::on_end(std::function<void(bool committed)> f) {
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->on_end(std::move(f));
+}
+
+Result<Transaction::Savepoint> Transaction::savepoint() {
+  tx::Txn* const txn = open();
+  if (txn == nullptr) return why_not();
+  const Result<std::uint64_t> number = txn->savepoint();
+  if (!number) return number.error();
+  return Savepoint{*number};
+}
+
+Status Transaction::rollback_to(Savepoint point) {
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->rollback_to(point.number);
 }
 
 Status Transaction::commit() { return commit(durability_); }

@@ -137,6 +137,9 @@ Status Txn::add_later(const void* p, std::size_t bytes) {
   if (!file_.contains(p)) return Status::invalid_argument;
   const std::uint64_t begin = file_.offset_of(p).value;
   if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
+  if (Watch* const watch = engine_.watch()) [[unlikely]]
+    watch->cover(*this, {begin, begin + bytes}, true);
+  if (savepoints_.any()) savepoints_.save(file_.at<std::byte>({0}), {begin, begin + bytes});
   return for_each_gap({begin, begin + bytes}, [this](Range gap) { return log_old_bytes(gap); });
 }
 
@@ -146,6 +149,8 @@ Status Txn::overwrite(const void* p, std::size_t bytes) {
   const std::uint64_t begin = file_.offset_of(p).value;
   if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
   if (TENUTO_PLANT("tx_overwritten_bytes_not_flushed")) return Status::ok;
+  if (Watch* const watch = engine_.watch()) [[unlikely]]
+    watch->cover(*this, {begin, begin + bytes}, true);
   // What was added before, and waits for its fence, may not be stored to yet.
   const RangeSet::Answer first = added_.at(begin);
   const bool added = first.inside || first.until < begin + bytes;
@@ -183,6 +188,8 @@ Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
   alloc_pending_ = true;
   any_typed_ = any_typed_ || options.type != 0;
   new_blocks_.add(block->offset, bytes);
+  if (Watch* const watch = engine_.watch()) [[unlikely]]
+    watch->cover(*this, {block->offset.value, block->offset.value + bytes}, false);
   void* const data = file_.at<void>(block->offset);
   if (options.zero) std::memset(data, 0, bytes);
   return data;
@@ -194,6 +201,8 @@ Status Txn::free(const void* p) {
   const PoolOffset offset = file_.offset_of(p);
   if (NewBlock* b = new_blocks_.find(offset)) {
     if (b->cancelled) return Status::invalid_argument;
+    savepoints_.make_room_to_cancel();
+    savepoints_.cancel(new_blocks_.index_of(*b));
     // The block goes back only after T. Until then recovery would clear the bit of its next owner.
     b->cancelled = true;
     transient(p, b->bytes);  // nobody will read what it holds
@@ -223,6 +232,16 @@ Status Txn::on_abort(std::function<void()> f) {
   TENUTO_TRY(status());
   on_abort_.push_back(std::move(f));
   return Status::ok;
+}
+
+Status Txn::on_end(std::function<void(bool)> f) {
+  TENUTO_TRY(on_commit([f] { f(true); }));
+  try {
+    return on_abort([f = std::move(f)] { f(false); });
+  } catch (...) {
+    on_commit_.pop_back();
+    throw;
+  }
 }
 
 // --- how it ends ---------------------------------------------------------------------------------
@@ -270,6 +289,10 @@ void Txn::release_limbo() {
 }
 
 void Txn::commit_outermost() {
+  if (engine_.watch() != nullptr) [[unlikely]] {
+    static_cast<void>(ready());
+    look_for_mistakes("commit of");
+  }
   if (log_.size() == 0) {
     if (added_.empty()) return;
     flush_modified(false);
@@ -300,7 +323,9 @@ void Txn::commit_outermost() {
   release_limbo();
   for (const NewBlock& b : new_blocks_) {
     if (any_typed_ && !b.cancelled) heap_.confirm_allocated(b.offset);
-    if (b.cancelled && !TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(b.offset);
+    if (!b.cancelled) continue;
+    transient(file_.at<void>(b.offset), b.bytes);
+    if (!TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(b.offset);
   }
   for (const heap::Block& b : freed_) {
     if (!early) dirty_.add(heap_.mark_free(b.offset));
@@ -313,6 +338,8 @@ void Txn::commit_outermost() {
 }
 
 void Txn::roll_back() {
+  if (engine_.watch() != nullptr) [[unlikely]]
+    look_for_mistakes("abort of");
   if (log_.size() > 0) {
     const std::uint64_t s = log_.sequence();
     log_.restore();

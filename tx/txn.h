@@ -14,6 +14,7 @@
 #include <functional>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
 #include <vector>
 
 #include "file/lane.h"
@@ -25,6 +26,7 @@
 #include "tx/fields.h"
 #include "tx/new_blocks.h"
 #include "tx/ranges.h"
+#include "tx/savepoints.h"
 #include "tx/undo.h"
 
 namespace TENUTO_NS::tx {
@@ -80,14 +82,24 @@ class Txn {
   Status free(const void* p);
   // Fields (tenuto/p.h). An assignment that fails is kept as the status of the transaction.
   bool holds(const void* p) const { return file_.contains(p); }
-  void store_field(void* at, const void* value, std::size_t bytes);
+  // target: what a field that is a pointer gets. It may not be outside the pool.
+  void store_field(void* at, const void* value, std::size_t bytes, const void* target);
   bool load_field(const void* at, void* value, std::size_t bytes) const;
+  // Where the transaction began, for reports. `file` lives as long as the program.
+  void began_at(const char* file, int line) {
+    if (depth_ == 1) file_name_ = file, line_ = line;
+  }
+  std::string place() const;
   // Whether the open transaction allocated the block.
   bool allocated(PoolOffset block) { return depth_ > 0 && new_blocks_.find(block) != nullptr; }
   Status lock(std::mutex& m);
   Status lock(std::shared_mutex& m);
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);
+  Status on_end(std::function<void(bool)> f);
+  // Savepoints, by their numbers.
+  Result<std::uint64_t> savepoint();
+  Status rollback_to(std::uint64_t savepoint);
 
   // Each ends one begin(). abort rolls back at once, and outer levels then get Status::aborted.
   Status commit();
@@ -124,6 +136,7 @@ class Txn {
   void release_limbo();
   void commit_outermost();
   void store_waiting();
+  void look_for_mistakes(const char* when);
   void roll_back();
   void end(bool committed);
   void call_back(bool committed);
@@ -141,6 +154,8 @@ class Txn {
 
   // Owner thread only.
   unsigned depth_ = 0;
+  const char* file_name_ = nullptr;
+  int line_ = 0;
   std::atomic<std::uint64_t> turn_ = 1;
   bool aborted_ = false;
   bool in_callbacks_ = false;
@@ -154,6 +169,7 @@ class Txn {
   RangeSet added_;        // ranges outside new blocks: logged ones, and those of overwrite
   NewBlocks new_blocks_;  // their ranges are never merged with added_
   std::vector<heap::Block> freed_;
+  Savepoints savepoints_;
   std::vector<heap::Block> limbo_;  // freed by transaction committed_; their bits are stored
   pm::DirtyLines dirty_;            // the lines of these bits
   std::uint64_t limbo_bytes_ = 0;

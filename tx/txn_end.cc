@@ -9,6 +9,7 @@
 #include "pm/assert.h"
 #include "pm/plant.h"
 #include "pm/trace.h"
+#include "tx/engine.h"
 #include "tx/txn.h"
 
 namespace TENUTO_NS::tx {
@@ -98,11 +99,15 @@ void Txn::end(bool committed) {
   };
   count(committed ? stats_.committed : stats_.aborted, 1);
   count(stats_.entries, log_.size());
+  if (Watch* const watch = engine_.watch()) [[unlikely]]
+    watch->forget(*this);
+  file_name_ = nullptr;
   undo_pending_ = alloc_pending_ = any_typed_ = false;
   aborted_ = false;
   field_error_ = Status::ok;
   added_.clear();
   new_blocks_.clear();
+  savepoints_.clear();
   freed_.clear();
   if (log_.frames() != 0) {
     if (log_.frames() > kAreas * kFramesKept) drain();
@@ -110,6 +115,15 @@ void Txn::end(bool committed) {
     stats_.frames.store(log_.frames(), std::memory_order_relaxed);
   }
   call_back(committed);
+}
+
+std::string Txn::place() const {
+  if (file_name_ == nullptr) return "a transaction";
+  return "the transaction begun at " + std::string(file_name_) + ":" + std::to_string(line_);
+}
+
+void Txn::look_for_mistakes(const char* when) {
+  engine_.watch()->check(*this, std::string(when) + " " + place());
 }
 
 // An exception of a callback passes through. The transaction has ended all the same.

@@ -66,12 +66,16 @@ bool in_log_reach(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t 
 }
 
 void restore_entry(pm::PoolFile& file, const pm::LogLine& entry) {
-  using AnyWord [[gnu::may_alias]] = std::uint64_t;
   const EntryHead head{entry.word[0]};
-  auto* to = file.at<std::byte>(head.offset());
-  const auto* from = reinterpret_cast<const std::byte*>(&entry.word[1]);
+  restore_bytes(file, head.offset(), reinterpret_cast<const std::byte*>(&entry.word[1]),
+                head.length());
+}
+
+void restore_bytes(pm::PoolFile& file, PoolOffset at, const std::byte* from, std::size_t bytes) {
+  using AnyWord [[gnu::may_alias]] = std::uint64_t;
+  auto* to = file.at<std::byte>(at);
   // Other threads may read these words without our locks, so whole words must not tear.
-  for (std::size_t left = head.length(); left > 0;) {
+  for (std::size_t left = bytes; left > 0;) {
     if (left >= 8 && reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
       std::uint64_t word;
       std::memcpy(&word, from, 8);
@@ -88,11 +92,18 @@ void UndoLog::restore() {
   for (std::size_t i = size_; i-- > 0;) {
     const pm::LogLine& line = log_line(file_, lane_, area_, frames_[area_], i);
     if (pm::log_sequence(line) != sequence_) {
-      TENUTO_ASSERT(file_.bad_pages() != Status::ok);  // zeros replaced the page of the entry
+      // Forgotten, or zeros replaced the page of the entry.
+      TENUTO_ASSERT(line.seal == 0 || file_.bad_pages() != Status::ok);
       continue;
     }
     if (EntryHead{line.word[0]}.kind() == EntryKind::undo) restore_entry(file_, line);
   }
+}
+
+void UndoLog::forget_free(std::size_t i) {
+  pm::LogLine& line = log_line(file_, lane_, area_, frames_[area_], i);
+  if (pm::log_sequence(line) != sequence_) return;  // forgotten
+  if (EntryHead{line.word[0]}.kind() == EntryKind::free) pm::clear_log_line(line);
 }
 
 SealedWord& UndoLog::link_of(std::size_t area, std::size_t index) const {

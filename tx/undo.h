@@ -34,8 +34,10 @@ Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, Fr
 // (zones, lanes, lists of the heap, the store's line). An undo log that names it is damaged.
 bool in_log_reach(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes);
 
-// Stores the old bytes of an undo entry back. Aligned words are stored whole. Not flushed.
+// Stores old bytes back: those of an undo entry, or any. Aligned words are stored whole. Not
+// flushed.
 void restore_entry(pm::PoolFile& file, const pm::LogLine& entry);
+void restore_bytes(pm::PoolFile& file, PoolOffset at, const std::byte* from, std::size_t bytes);
 
 // Line i of an undo log: first the lane's own lines, then those of the frames.
 inline pm::LogLine& log_line(pm::PoolFile& file, const pm::Lane& lane, std::size_t area,
@@ -85,6 +87,9 @@ class UndoLog {
 
   // Stores all old bytes back, the latest entry first. Not flushed.
   void restore();
+
+  // Erases entry i if it is that of a free. Durable after the caller's next fence. Cost: one line.
+  void forget_free(std::size_t i);
 
   // Gives back the frames behind the first `keep` of each area. REQUIRES: it is durable that
   // nothing needs an entry in them. Cost: one fence if there are any.

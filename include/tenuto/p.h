@@ -21,8 +21,9 @@
 // stores in place. Outside a transaction, in DRAM or in a constructor, a field is an ordinary
 // variable: an assignment is neither logged nor flushed.
 //
-// Errors: an assignment that cannot be logged changes nothing. The transaction then cannot commit:
-// Transaction::status() tells why (full, invalid_argument), and commit() rolls back and returns it.
+// Errors: an assignment that cannot be logged, or of a pointer out of the field's pool, changes
+// nothing. The transaction then cannot commit: Transaction::status() tells why (full,
+// invalid_argument), and commit() rolls back and returns it.
 // Thread safety: as for a variable; hold a lock until the transaction ends (Transaction::lock).
 #pragma once
 
@@ -48,7 +49,9 @@ class p {
   p(const p& o) noexcept : p(o.get()) {}
   p& operator=(const T& value) {
     const Stored stored = encode(value);
-    Transaction::store_field(&stored_, &stored, sizeof stored);
+    const void* target = nullptr;
+    if constexpr (std::is_pointer_v<T>) target = value;
+    Transaction::store_field(&stored_, &stored, sizeof stored, target);
     return *this;
   }
   p& operator=(const p& o) { return *this = o.get(); }

@@ -284,8 +284,8 @@ class TENUTO_API Pool {
   // commits. Any other status, or an exception, rolls back and is passed on. Inside another
   // transaction of this thread on this pool it joins that one.
   template <class Body>
-  Status run(Body&& body) {
-    Transaction tx(*this);
+  Status run(Body&& body, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    Transaction tx(*this, file, line);
     TENUTO_TRY(tx.status());
     const Status s = body(tx);
     if (s != Status::ok) {

@@ -11,6 +11,7 @@
 #include "tenuto/abi.h"
 #include "tenuto/garbage.h"
 #include "tenuto/numa.h"
+#include "tenuto/status.h"
 
 namespace TENUTO_NS {
 
@@ -207,6 +208,9 @@ struct PoolOptions {
   // For calls without such an option: malloc_to, free_from, publish, realloc_to, swap, drop,
   // rename, transactions over objects and others.
   Durability durability = Durability::sync;
+  // Not empty: the pool looks for mistakes of the program, and gives each to this function
+  // (tenuto/mistakes.h).
+  std::function<void(const Report&)> on_mistake = {};
   // Gets messages for people, for example that a power cut may damage this pool. May be called by
   // any thread.
   std::function<void(std::string_view)> log = {};

@@ -47,9 +47,13 @@ class Txn;  // tx/txn.h
 
 class TENUTO_API Transaction {
  public:
-  explicit Transaction(Pool& pool);    // begins, or joins this thread's transaction on the pool
-  explicit Transaction(tx::Txn& txn);  // the same for layers that have no Pool
-  ~Transaction();                      // rolls back what was neither committed nor aborted
+  // Begins, or joins this thread's transaction on the pool. file, line: for reports of mistakes.
+  explicit Transaction(Pool& pool, const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE());
+  // The same for layers that have no Pool.
+  explicit Transaction(tx::Txn& txn, const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE());
+  ~Transaction();  // rolls back what was neither committed nor aborted
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
@@ -118,13 +122,54 @@ class TENUTO_API Transaction {
   Status lock(std::mutex& m);
   Status lock(std::shared_mutex& m);  // for itself alone
 
-  // Registers a callback for the end of the outermost transaction (on_commit, on_abort). They run
-  // in the order of registration, before the locks are released. They must not begin a transaction
+  // A point that the transaction can go back to. rollback_to undoes what was done since, at any
+  // depth of nesting: it stores old bytes back, gives back blocks that were allocated, keeps those
+  // that were freed, and forgets callbacks (those of on_abort and on_end run first). Locks stay.
+  // The point stays, too; younger ones are gone. A field that could not be logged since is as if it
+  // had not been assigned, so a transaction that met a full log can go on. Bytes in a block that
+  // this transaction allocated before the point come back only if they were added after it, or are
+  // fields. Statuses as add; rollback_to also invalid_argument (another transaction's point, or one
+  // that is gone). Cost: no fence, and no line but one for each free that is undone. While there is
+  // a savepoint, what is added is copied to DRAM, too; the log does not shrink.
+  struct Savepoint {
+    std::uint64_t number = 0;
+  };
+  Result<Savepoint> savepoint();
+  Status rollback_to(Savepoint point);
+  // Runs body() -> Status. Any other status than ok, or an exception, undoes what it did, and is
+  // passed on; the transaction goes on, unless body aborted it, or the way back had no memory.
+  template <class Body>
+  Status attempt(Body&& body) {
+    const Result<Savepoint> before = savepoint();
+    if (!before) return before.error();
+    struct Undo {
+      Transaction& tx;
+      Savepoint before;
+      bool done = false;
+      ~Undo() {
+        if (done) return;
+        try {
+          static_cast<void>(tx.rollback_to(before));
+        } catch (...) {  // no memory, or a callback
+          tx.abort();
+        }
+      }
+    } undo{*this, *before};
+    Status s = body();
+    if (s == Status::ok) s = status();
+    undo.done = s == Status::ok;
+    return s;
+  }
+
+  // Registers a callback for the end of the outermost transaction (on_commit, on_abort, or on_end
+  // for both; its argument tells which). They run in the order of registration, before the locks
+  // are released. They must not begin a transaction
   // on this pool. An exception passes through commit() or abort(). Then later callbacks do not run,
   // the locks are released, and a commit stays committed (on medium journal this call does not sync
   // it). An exception that leaves ~Transaction ends the program.
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);
+  Status on_end(std::function<void(bool committed)> f);
 
   // Commits the outermost transaction, or leaves an inner one. Durable on return, as
   // PoolOptions::durability says. ok | aborted (an inner one was aborted) | corrupt, io, read_only
@@ -143,21 +188,22 @@ class TENUTO_API Transaction {
   template <class T>
   friend class p;
 
-  // For p<T>. `at` is the field. store_field stores at once where no transaction of this thread is
-  // on the field's pool. load_field: false when no value waits.
-  static void store_field(void* at, const void* value, std::size_t bytes) {
-    if (innermost_ == nullptr || !innermost_->take_field(at, value, bytes))
+  // For p<T>. `at` is the field, and `target` what it points to, if it is a pointer. store_field
+  // stores at once where no transaction of this thread is on the field's pool. load_field: false
+  // when no value waits.
+  static void store_field(void* at, const void* value, std::size_t bytes, const void* target) {
+    if (innermost_ == nullptr || !innermost_->take_field(at, value, bytes, target))
       __builtin_memcpy(at, value, bytes);
   }
   static bool load_field(const void* at, void* value, std::size_t bytes) {
     return innermost_ != nullptr && innermost_->find_field(at, value, bytes);
   }
-  bool take_field(void* at, const void* value, std::size_t bytes);
+  bool take_field(void* at, const void* value, std::size_t bytes, const void* target);
   bool find_field(const void* at, void* value, std::size_t bytes) const;
   void leave();
 
   Durability durability_ = Durability::buffered;  // layers without a Pool sync themselves
-  void begin(tx::Txn& txn);
+  void begin(tx::Txn& txn, const char* file, int line);
   tx::Txn* open() const;  // null also when the thread that began it has ended
   Status why_not() const;
   tx::Txn* txn_ = nullptr;            // null: it did not begin, or has ended

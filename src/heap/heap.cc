@@ -288,6 +288,7 @@ void Heap::prepare_thread() { static_cast<void>(state_->mine()); }
 // they were read, but a reference can look right and lead nowhere.
 void Heap::release(PoolOffset block) {
   LaneHeap& h = state_->mine();
+  if constexpr (kTraced) state_->forget_type(block);
   if (h.numa != nullptr) state_->look_where_now_and_then(h);
   bool derived = false;
   bool sound = false;

@@ -47,6 +47,12 @@ void Heap::State::flush_type(PoolOffset block) const {
   if (word != nullptr && !TENUTO_PLANT("heap_type_not_flushed")) flush(*word);
 }
 
+// The block is given back, so its type need not be durable.
+void Heap::State::forget_type(PoolOffset block) const {
+  const std::uint64_t* word = type_word(block);
+  if (word != nullptr) transient(word, sizeof *word);
+}
+
 namespace {
 std::uint64_t load(const std::uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 }  // namespace

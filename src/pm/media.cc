@@ -35,6 +35,7 @@ struct Region {
   std::atomic<Medium> medium = Medium::cache;
   std::atomic<bool> delays = false;
   std::atomic<FlushSink*> sink = nullptr;
+  std::atomic<FlushWatch*> watch = nullptr;
 };
 
 constinit std::array<Region, kRegionsMax> regions;
@@ -148,6 +149,7 @@ struct Found {
   Medium medium = Medium::cache;
   bool delays = false;
   FlushSink* sink = nullptr;
+  FlushWatch* watch = nullptr;
 };
 
 // The region that holds p. Other threads may reuse other slots meanwhile. So what was read of a
@@ -159,9 +161,9 @@ std::optional<Found> find_region(std::uintptr_t p) {
     const Region& r = regions[i];
     const std::uintptr_t base = r.base.load(std::memory_order_acquire);
     if (base == 0 || p < base || p >= r.end.load(std::memory_order_acquire)) continue;
-    const Found found{r.medium.load(std::memory_order_acquire),
-                      r.delays.load(std::memory_order_acquire),
-                      r.sink.load(std::memory_order_acquire)};
+    const Found found{
+        r.medium.load(std::memory_order_acquire), r.delays.load(std::memory_order_acquire),
+        r.sink.load(std::memory_order_acquire), r.watch.load(std::memory_order_acquire)};
     if (r.base.load(std::memory_order_relaxed) == base) return found;
   }
   return std::nullopt;
@@ -171,14 +173,18 @@ std::optional<Found> find_region(std::uintptr_t p) {
 void choose_path() {
   bool all_cache = true;
   bool all_line = true;
+  bool watched = false;
   for (const Region& r : regions) {
     if (r.base.load(std::memory_order_relaxed) == 0) continue;
     const Medium m = r.medium.load(std::memory_order_relaxed);
     all_cache &= m == Medium::cache;
     all_line &= m == Medium::line;
+    watched |= r.watch.load(std::memory_order_relaxed) != nullptr;
   }
   FlushPath path = FlushPath::cold;
-  if (all_cache) {
+  if (watched) {
+    // each flush has to be seen
+  } else if (all_cache) {
     path = FlushPath::none;
   } else if (all_line && flush_instruction() == FlushInstruction::clwb) {
     path = FlushPath::clwb;
@@ -187,6 +193,16 @@ void choose_path() {
 }
 
 }  // namespace
+
+void watch_flushes(const void* base, FlushWatch* watch) {
+  const std::lock_guard lock(regions_mu);
+  for (Region& r : regions) {
+    if (r.base.load(std::memory_order_relaxed) == reinterpret_cast<std::uintptr_t>(base)) {
+      r.watch.store(watch, std::memory_order_release);
+    }
+  }
+  choose_path();
+}
 
 FlushInstruction flush_instruction() {
   static const FlushInstruction best = [] {
@@ -211,6 +227,7 @@ bool register_region(const void* base, std::uint64_t bytes, Medium medium, bool 
   regions[i].medium.store(medium, std::memory_order_relaxed);
   regions[i].delays.store(delays, std::memory_order_relaxed);
   regions[i].sink.store(sink, std::memory_order_relaxed);
+  regions[i].watch.store(nullptr, std::memory_order_relaxed);
   if (sink != nullptr) sink_fence.store(sink->fence(), std::memory_order_relaxed);
   regions[i].base.store(at, std::memory_order_release);
   if (i >= regions_used.load(std::memory_order_relaxed)) {
@@ -230,18 +247,26 @@ void unregister_region(const void* base) {
   choose_path();
 }
 
-void flush_cold(const void* p, std::size_t bytes) {
-  const std::optional<Found> region = find_region(reinterpret_cast<std::uintptr_t>(p));
-  if (!region || region->medium == Medium::cache) return;
-  if (region->medium == Medium::journal) return region->sink->capture(p, bytes);
+namespace {
+void flush_in(const Found& region, const void* p, std::size_t bytes) {
+  if (region.medium == Medium::cache) return;
+  if (region.medium == Medium::journal) return region.sink->capture(p, bytes);
   const FlushInstruction how = flush_instruction();
   const char* end = static_cast<const char*>(p) + bytes;
   for (const char* line = line_of(p); line < end; line += kLineBytes) {
     flush_line_with(how, line);
-    if (region->medium == Medium::model) {
-      model_line(reinterpret_cast<std::uintptr_t>(line), region->delays);
+    if (region.medium == Medium::model) {
+      model_line(reinterpret_cast<std::uintptr_t>(line), region.delays);
     }
   }
+}
+}  // namespace
+
+void flush_cold(const void* p, std::size_t bytes) {
+  const std::optional<Found> region = find_region(reinterpret_cast<std::uintptr_t>(p));
+  if (!region) return;
+  flush_in(*region, p, bytes);
+  if (region->watch != nullptr) region->watch->flushed(p, bytes);
 }
 
 void fence_cold() {

@@ -30,6 +30,15 @@ class FlushSink {
   ~FlushSink() = default;
 };
 
+// Is told of each flush in a region, after it. May be called by any thread.
+class FlushWatch {
+ public:
+  virtual void flushed(const void* p, std::size_t bytes) noexcept = 0;
+
+ protected:
+  ~FlushWatch() = default;
+};
+
 inline constexpr std::size_t kRegionsMax = 256;  // pools open in one process
 
 // `sink` receives the flushes of medium journal; null on other media. All sinks of a process have
@@ -37,6 +46,8 @@ inline constexpr std::size_t kRegionsMax = 256;  // pools open in one process
 [[nodiscard]] bool register_region(const void* base, std::uint64_t bytes, Medium medium,
                                    bool delays, FlushSink* sink = nullptr);
 void unregister_region(const void* base);
+// Null: nobody watches the region any more. REQUIRES: no other thread flushes in it meanwhile.
+void watch_flushes(const void* base, FlushWatch* watch);
 
 // What medium `model` counted. A reflush is a line that is flushed again with fewer than four other
 // lines flushed between (NVAlloc, ASPLOS'22). Device writes are counted in blocks of 256 bytes.

@@ -47,6 +47,19 @@ Status Pool::close() {
 }
 
 namespace {
+// A word that the heap has stored is right. On medium cache the heap does not flush it.
+void settle(const PoolImpl& impl, const PointerWord auto& word) {
+  tx::Watch* const watch = impl.engine->watch();
+  if (watch == nullptr || !impl.file->contains(&word)) return;
+  const std::uint64_t at = impl.file->offset_of(&word).value;
+  watch->settle({at, at + sizeof word});
+}
+template <PointerWord W>
+void settle(const PoolImpl& impl, const Words<W>& words) {
+  if (impl.engine->watch() == nullptr) return;
+  for (std::size_t i = 0; i < words.count(); ++i) settle(impl, words[i]);
+}
+
 // When the pool is full it frees what ended transactions still hold, and tries once more.
 template <class Bytes, class Dest, class... Options>
 Status malloc_to_dest(PoolImpl* impl, const Bytes& bytes, Dest& dest, const Options&... options) {
@@ -56,6 +69,7 @@ Status malloc_to_dest(PoolImpl* impl, const Bytes& bytes, Dest& dest, const Opti
     impl->engine->reclaim(impl->engine->mine());
     s = impl->heap->malloc_to(bytes, dest, options...);
   }
+  settle(*impl, dest);
   if (s == Status::ok) s = impl->acknowledge(impl->durability);
   return s == Status::ok ? impl->file->bad_pages() : s;
 }
@@ -64,6 +78,7 @@ Status free_from_dest(PoolImpl* impl, Dest& dest, Report* report) {
   TENUTO_TRY(usable(impl));
   if (const Status s = impl->heap->free_from(dest); s != Status::ok) [[unlikely]]
     return impl->explain_free(s, dest, report);
+  settle(*impl, dest);
   TENUTO_TRY(impl->acknowledge(impl->durability));
   return impl->file->bad_pages();
 }
@@ -95,6 +110,7 @@ Status Pool::malloc_word(std::uint64_t bytes, W& dest, const AllocOptions& optio
         }
         return heap.publish(b, dest);
       });
+  settle(*impl_, dest);
   if (s != Status::ok) static_cast<void>(cancel(*block));
   return s;
 }
@@ -116,8 +132,11 @@ Status Pool::free_words(const Words<W>& dests, Report* report) {
 
 template <PointerWord W>
 Status Pool::publish_word(const Reserved& block, W& dest, Report* report) {
-  return run_publish(impl_.get(), block, report,
-                     [&](heap::Heap& heap, const heap::Block& b) { return heap.publish(b, dest); });
+  return run_publish(impl_.get(), block, report, [&](heap::Heap& heap, const heap::Block& b) {
+    const Status s = heap.publish(b, dest);
+    settle(*impl_, dest);
+    return s;
+  });
 }
 
 template TENUTO_API Status Pool::malloc_word(std::uint64_t, PtrWord&);
@@ -138,6 +157,8 @@ template TENUTO_API Status Pool::publish_word(const Reserved&, VPtrWord&, Report
 Status Pool::swap(VPtrWord& a, VPtrWord& b) {
   TENUTO_TRY(usable(impl_.get()));
   TENUTO_TRY(impl_->heap->swap(a, b));
+  settle(*impl_, a);
+  settle(*impl_, b);
   TENUTO_TRY(impl_->acknowledge(impl_->durability));
   return impl_->file->bad_pages();
 }
@@ -191,6 +212,10 @@ Status Pool::cancel(const Reserved& block, Report* report) {
   TENUTO_TRY(usable(impl_.get()));
   const bool of_tx = impl_->engine->mine().allocated(block.offset);
   const Status s = of_tx ? Status::invalid_argument : impl_->heap->cancel(block.offset);
+  tx::Watch* const watch = impl_->engine->watch();
+  if (watch != nullptr && s == Status::ok) {
+    watch->settle({block.offset.value, block.offset.value + block.bytes});
+  }
   return s == Status::ok ? s : impl_->explain_reserved(s, block.offset, report);
 }
 
@@ -317,10 +342,10 @@ Status Pool::validate(Report* report) const {
   return impl_->validate(report);
 }
 
-Transaction::Transaction(Pool& pool) {
+Transaction::Transaction(Pool& pool, const char* file, int line) {
   begin_status_ = usable(pool.impl_.get());
   if (begin_status_ != Status::ok) return;
-  begin(pool.impl_->engine->mine());
+  begin(pool.impl_->engine->mine(), file, line);
   durability_ = pool.impl_->durability;
 }
 

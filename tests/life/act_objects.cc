@@ -188,6 +188,7 @@ void Actor::object_swap(Pool& pool, RootObject& root, const Step& s) {
 }
 
 // A transaction that allocates blocks for empty slots or frees those of full ones, and stamps each.
+// Half of them do it, go back to a savepoint, and do it again.
 void Actor::object_tx(Pool& pool, RootObject& root, const Step& s) {
   const Words slots =
       slots_from(root, s.a[1] % static_cast<std::int64_t>(kPlain), s.a[2], s.a[3] != 0);
@@ -203,8 +204,17 @@ void Actor::object_tx(Pool& pool, RootObject& root, const Step& s) {
   const std::uint64_t status = call([&] {
     return pool.run([&](Transaction& tx) -> Status {
       TENUTO_TRY(tx.lock(held));
-      TENUTO_TRY(tx.on_commit([&] { ++committed; }));
-      TENUTO_TRY(tx.on_abort([&] { ++aborted; }));
+      if (s.a[2] % 2 == 0) {
+        TENUTO_TRY(tx.on_commit([&] { ++committed; }));
+        TENUTO_TRY(tx.on_abort([&] { ++aborted; }));
+      } else {
+        TENUTO_TRY(tx.on_end([&](bool done) { ++(done ? committed : aborted); }));
+        const Status undone = tx.attempt([&]() -> Status {
+          TENUTO_TRY(change_objects(tx, root, s, words));
+          return Status::conflict;
+        });
+        if (undone != Status::conflict) return undone;
+      }
       TENUTO_TRY(change_objects(tx, root, s, words));
       return s.a[5] != 0 ? Status::aborted : Status::ok;
     });

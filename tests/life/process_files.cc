@@ -46,6 +46,10 @@ void Process::open(const Step& step, std::size_t number) {
   const bool there = fs::exists(world_.path_of(s, 0), ignored);
   if (!there && path != 0) return;
   StoreOptions options = world_.options_of(s, path);
+  // What is right may not be called a mistake. A thread that fills an object at this moment may be.
+  if (!world_.story.at_once && world_.story.seed % 2 == 0) {
+    options.pool.on_mistake = [this](const Report& r) { world_.broken(r.text()); };
+  }
   options.pool.read_only = step.a[2] != 0 && there;
   Report report;
   Recorder& record = actors_[0]->recorder();

@@ -199,6 +199,7 @@ const std::map<std::string, int, std::less<>>& public_header_layers() {
       {"string.h", 6},
       {"inline_string.h", 1},
       {"queue.h", 6},
+      {"mistakes.h", 1},
       {"p.h", 6},
       {"slots.h", 6},
       {"ordered_map.h", 6},

@@ -49,7 +49,10 @@ class MapsRandom {
     {
       Transaction tx(parts_.engine->mine());
       const std::uint64_t operations = 1 + below(below(4) == 0 ? 60 : 6);
-      for (std::uint64_t i = 0; i < operations; ++i) operate(tx);
+      for (std::uint64_t i = 0; i < operations; ++i) {
+        operate(tx);
+        if (below(20) == 0) go_back(tx);
+      }
       if (end < 85) {
         ASSERT_EQ(tx.commit(), Status::ok);
         commits += 1;
@@ -67,6 +70,18 @@ class MapsRandom {
     kills += 1;
     ASSERT_EQ(parts_.open(path_.str()), Status::ok) << parts_.report.text();
     map_ = &parts_.get_root<Map>(0);
+  }
+
+  // Operations after a savepoint, which are undone.
+  void go_back(Transaction& tx) {
+    const auto before = model_;
+    const Result<Transaction::Savepoint> point = tx.savepoint();
+    ASSERT_TRUE(point);
+    for (std::uint64_t i = below(8); i > 0; --i) operate(tx);
+    ASSERT_EQ(tx.rollback_to(*point), Status::ok);
+    model_ = before;
+    Report r;
+    ASSERT_EQ(map_->validate(&r), Status::ok) << r.text();
   }
 
   void operate(Transaction& tx) {

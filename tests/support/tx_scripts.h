@@ -46,6 +46,9 @@ inline const Script kAppends = {Op::append,       Op::append, Op::abort_append, 
                                 Op::field_stores, Op::append, Op::abort_append, Op::append,
                                 Op::append,       Op::append, Op::append,       Op::append};
 
+inline const Script kSavepoints = {Op::link,        Op::link,        Op::link_typed_large,
+                                   Op::part_undone, Op::part_undone, Op::part_undone};
+
 inline const Script kLanes = {{Op::link_many, 0},    {Op::unlink_many, 0}, {Op::link_large, 1},
                               {Op::cancel_many, 0},  {Op::link_large, 1},  {Op::transfer, 1},
                               {Op::abort_stores, 0}, {Op::unlink, 1},      {Op::link_large, 0}};

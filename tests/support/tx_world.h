@@ -40,6 +40,7 @@ enum class Op {
   field_mixed,   // fields before and after a range that is added
   field_many,    // a field in each line
   abort_fields,
+  part_undone,   // stores, a free, an allocation and fields, and back to a savepoint before them
   append,        // overwrite: a slot without a value gets one, and a field counts it
   abort_append,  // the same, rolled back
   drain,         // empty the lane's limbo, and give back its log frames

@@ -1,0 +1,40 @@
+// Mistakes of a program that changes objects, found while it runs.
+//
+//   PoolOptions options;
+//   #ifndef NDEBUG
+//   options.on_mistake = tenuto::stop_at_mistake;
+//   #endif
+//
+// With PoolOptions::on_mistake the pool reports, with the place and what to do:
+//   - an object that was changed, and neither added to the transaction nor flushed. Found at the
+//     end of a transaction, by a comparison with a copy in DRAM that shows what was flushed. The
+//     report names the object, the bytes in it, and where the transaction began. Bytes beside
+//     added ones are found too, in the same line;
+//   - a range that was added where no object is: it was freed, or never allocated, or the range
+//     goes on behind the object;
+//   - a thread that ends with an open transaction.
+// Always, without this option: a field that is a pointer and gets one out of its pool
+// (tenuto/p.h); a Status that nobody looks at (a warning of the compiler); a transaction on a pool
+// that is closed (Status::closed).
+//
+// A change that is right, and is reported all the same: a thread stores to an object and has not
+// flushed it yet, while another thread's transaction ends. Change objects that others can see in
+// transactions, and fill new ones before you publish them.
+//
+// Cost: a copy of the pool in DRAM. The end of a transaction compares up to 64 MiB (in a larger
+// pool some further 64 MiB at each end, and what is near the transaction's own ranges), and each
+// flush takes a lock. For programs under development. The crash explorer (tenuto/crash.h) finds
+// more, in tests; its build ignores this option.
+#pragma once
+
+#include "tenuto/abi.h"
+#include "tenuto/status.h"
+
+namespace TENUTO_NS {
+
+// Writes the report to standard error and ends the program (abort), so that a debugger stops here.
+// A handler of your own may go on: the mistake is reported once. It must not throw, and must not
+// call the pool. Any thread may call it.
+[[noreturn]] TENUTO_API void stop_at_mistake(const Report& mistake);
+
+}  // namespace TENUTO_NS

@@ -1,0 +1,245 @@
+// PoolOptions::on_mistake: stores that nothing knows of are found, and what is right is not.
+// Lives (life/) run with it, too.
+#include "tenuto/mistakes.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/pool_parts.h"
+#include "tenuto/kv.h"
+#include "tenuto/p.h"
+#include "tenuto/pool.h"
+
+namespace tenuto {
+namespace {
+
+using test::TempPath;
+
+struct Node {
+  std::uint64_t plain;
+  std::uint64_t other;
+  p<std::uint64_t> field;
+  p<Node*> next;
+};
+struct Root {
+  Ptr<Node> node[8];
+  p<Node*> first;
+};
+constexpr std::uint64_t kNodeType = 7;
+
+// On each medium: the first two are flushed in ways that differ.
+class MistakesTest : public ::testing::TestWithParam<Medium> {
+ protected:
+  void SetUp() override {
+    pool_ = std::make_unique<Pool>(Pool::create(path_.str(), options()).value());
+    root_ = pool_->root<Root>("mistakes").value();
+    ASSERT_EQ(pool_->run([&](Transaction& tx) -> Status {
+      TENUTO_TRY(tx.add(root_->node));
+      for (auto& node : root_->node) {
+        const Result<void*> block = tx.alloc(sizeof(Node), {.zero = true, .type = kNodeType});
+        if (!block) return block.error();
+        node = static_cast<Node*>(*block);
+      }
+      return Status::ok;
+    }),
+              Status::ok);
+    ASSERT_EQ(said_, std::vector<std::string>{});
+  }
+  PoolOptions options() {
+    PoolOptions o = test::PoolParts::small_options();
+    o.medium = GetParam();
+    o.on_mistake = [this](const Report& r) { said_.push_back(r.text()); };
+    return o;
+  }
+  Node& node(std::size_t i) { return *root_->node[i]; }
+  // Commits something else, and returns what was said meanwhile.
+  std::string told() {
+    const Status s = pool_->run([&](Transaction& tx) {
+      TENUTO_TRY(tx.add(node(7).other));
+      ++node(7).other;
+      return Status::ok;
+    });
+    EXPECT_EQ(s, Status::ok);
+    std::string all;
+    for (const std::string& text : std::exchange(said_, {})) all += text + "\n";
+    return all;
+  }
+
+  TempPath path_{"mistakes"};
+  std::unique_ptr<Pool> pool_;
+  Root* root_ = nullptr;
+  std::vector<std::string> said_;
+};
+
+TEST_P(MistakesTest, an_object_that_was_not_added_is_named_once) {
+  Transaction tx(*pool_);
+  ASSERT_EQ(tx.add(node(1)), Status::ok);
+  node(1).plain = 1;
+  node(2).other = 5;
+  ASSERT_EQ(tx.commit(), Status::ok);
+  ASSERT_EQ(said_.size(), 1u);
+  const std::string& said = said_[0];
+  EXPECT_NE(said.find("neither added to a transaction nor flushed"), std::string::npos) << said;
+  EXPECT_NE(said.find("1 bytes from 8 on in the block of 32 bytes"), std::string::npos) << said;
+  EXPECT_NE(said.find("type 7"), std::string::npos) << said;
+  EXPECT_NE(said.find("commit of the transaction begun at "), std::string::npos) << said;
+  EXPECT_NE(said.find("mistakes_test.cc:"), std::string::npos) << said;
+  said_.clear();
+  EXPECT_EQ(told(), "");
+}
+
+TEST_P(MistakesTest, a_neighbour_in_the_same_line_is_found) {
+  EXPECT_EQ(pool_->run([&](Transaction& tx) {
+    TENUTO_TRY(tx.add(node(1).plain));
+    node(1).plain = 1;
+    node(1).other = 2;
+    return Status::ok;
+  }),
+            Status::ok);
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find("1 bytes from 8 on"), std::string::npos) << said_[0];
+}
+
+TEST_P(MistakesTest, an_abort_finds_them_too) {
+  EXPECT_EQ(pool_->run([&](Transaction&) {
+    node(1).plain = 1;
+    return Status::conflict;
+  }),
+            Status::conflict);
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find("abort of the transaction begun at"), std::string::npos) << said_[0];
+}
+
+TEST_P(MistakesTest, a_new_object_that_was_not_flushed_is_found) {
+  p<Node*>& first = root_->first;
+  Ptr<Node>& word = reinterpret_cast<Ptr<Node>&>(first);
+  ASSERT_EQ(pool_->malloc_to(sizeof(Node), word, {.zero = true}), Status::ok);
+  EXPECT_EQ(told(), "");
+  word->plain = 3;
+  flush(word->plain);
+  fence("test", "test");
+  EXPECT_EQ(told(), "") << "a flushed store is right";
+  word->plain = 4;
+  EXPECT_NE(told().find("1 bytes from 0 on"), std::string::npos);
+}
+
+TEST_P(MistakesTest, ranges_where_no_object_is_are_told) {
+  Node* const gone = &node(3);
+  ASSERT_EQ(pool_->run([&](Transaction& tx) {
+    TENUTO_TRY(tx.add(root_->node[3]));
+    root_->node[3] = nullptr;
+    return tx.free(gone);
+  }),
+            Status::ok);
+  ASSERT_EQ(pool_->trim(), Status::ok);
+  Transaction tx(*pool_);
+  ASSERT_EQ(tx.add(gone->plain), Status::ok);
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find("the object there was freed"), std::string::npos) << said_[0];
+  ASSERT_EQ(tx.add(&node(4), 100), Status::ok);
+  ASSERT_EQ(said_.size(), 2u);
+  EXPECT_NE(said_[1].find("goes on behind the end of its object"), std::string::npos) << said_[1];
+  tx.abort();
+}
+
+TEST_P(MistakesTest, a_thread_that_ends_in_a_transaction_is_told) {
+  std::unique_ptr<Transaction> left;
+  std::thread([&] { left.reset(new Transaction(*pool_)); }).join();
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find("a thread ended with an open transaction"), std::string::npos);
+  EXPECT_NE(said_[0].find("mistakes_test.cc:"), std::string::npos) << said_[0];
+}
+
+TEST_P(MistakesTest, a_field_gets_no_pointer_out_of_its_pool) {
+  TempPath second_path("mistakes2");
+  Pool second = Pool::create(second_path.str(), options()).value();
+  Node* const foreign = static_cast<Node*>(second.root("one", sizeof(Node)).value());
+  Node in_dram{};
+  for (Node* const wrong : {foreign, &in_dram}) {
+    EXPECT_EQ(pool_->run([&](Transaction&) {
+      root_->first = wrong;
+      return Status::ok;
+    }),
+              Status::invalid_argument);
+    EXPECT_EQ(root_->first, nullptr);
+  }
+  EXPECT_EQ(pool_->run([&](Transaction&) {
+    root_->first = &node(1);
+    return Status::ok;
+  }),
+            Status::ok);
+}
+
+TEST_P(MistakesTest, what_is_right_is_not_told) {
+  Reserved cancelled = pool_->reserve(sizeof(Node)).value();
+  std::memset(cancelled.data, 1, sizeof(Node));
+  ASSERT_EQ(pool_->cancel(cancelled), Status::ok);
+  Reserved block = pool_->reserve(sizeof(Node)).value();
+  std::memset(block.data, 0, sizeof(Node));
+  flush_bytes(block.data, sizeof(Node));
+  Ptr<Node>& word = reinterpret_cast<Ptr<Node>&>(root_->first);
+  ASSERT_EQ(pool_->publish(block, word), Status::ok);
+  EXPECT_EQ(told(), "");
+  ASSERT_EQ(pool_->realloc_to(4096, word.word()), Status::ok);
+  ASSERT_EQ(pool_->realloc_to(8, word.word()), Status::ok);
+  EXPECT_EQ(told(), "");
+  for (const bool commit : {false, true}) {
+    Transaction tx(*pool_);
+    node(1).field = 5;
+    ASSERT_EQ(tx.attempt([&] {
+      node(2).field = 6;
+      static_cast<void>(tx.make<Node>().value());
+      TENUTO_TRY(tx.add(node(3)));
+      node(3).plain = 9;
+      return Status::conflict;
+    }),
+              Status::conflict);
+    Node* const made = tx.make<Node>().value();
+    made->plain = 3;
+    ASSERT_EQ(tx.add(node(4)), Status::ok);
+    node(4).plain = 3;
+    ASSERT_EQ(tx.overwrite(&node(5).other, 8), Status::ok);
+    node(5).other = 3;
+    node(6).next = made;
+    if (commit) {
+      ASSERT_EQ(tx.commit(), Status::ok);
+    }
+  }
+  EXPECT_EQ(told(), "");
+  ASSERT_EQ(pool_->close(), Status::ok);
+  StoreOptions o;
+  o.pool = options();
+  Store store = Store::open(path_.str(), o).value();
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_EQ(store.put("key" + std::to_string(i % 700), std::string(100, 'v')), Status::ok);
+    if (i % 3 != 0) continue;
+    static_cast<void>(store.erase("key" + std::to_string(i / 2)));
+  }
+  ASSERT_TRUE(store.compact());
+  root_ = store.pool().root<Root>("mistakes").value();
+  EXPECT_EQ(store.pool().run([&](Transaction&) {
+    ++node(1).field;
+    return Status::ok;
+  }),
+            Status::ok);
+  EXPECT_EQ(said_, std::vector<std::string>{});
+  ASSERT_EQ(store.close(), Status::ok);
+}
+
+INSTANTIATE_TEST_SUITE_P(media, MistakesTest,
+                         ::testing::Values(Medium::line, Medium::cache, Medium::journal),
+                         [](const auto& medium) { return std::string(medium_name(medium.param)); });
+
+TEST(MistakesDeathTest, stop_at_mistake_says_what_and_ends_the_program) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const Report report{"what happened", "where", {}, {}};
+  EXPECT_DEATH(stop_at_mistake(report), "tenuto: what happened .where.");
+}
+
+}  // namespace
+}  // namespace tenuto

@@ -1,0 +1,183 @@
+#include "tx/watch.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "heap/place.h"
+#include "pm/no_memory.h"
+#include "tenuto/mistakes.h"
+
+namespace TENUTO_NS::tx {
+
+namespace {
+constexpr std::array<std::byte, kFrameBytes> kZeros{};
+}
+
+Watch::Watch(pm::PoolFile& file, heap::Heap& heap, Handler handler)
+    : file_(file), heap_(heap), handler_(std::move(handler)) {
+  for (std::uint64_t at = 0; at < file_.bytes(); at += kFrameBytes) {
+    const std::uint64_t end = std::min(at + kFrameBytes, file_.bytes());
+    if (std::memcmp(file_.at<std::byte>({at}), kZeros.data(), end - at) != 0) copy({at, end});
+  }
+  pm::watch_flushes(file_.base(), this);
+}
+
+Watch::~Watch() { pm::watch_flushes(file_.base(), nullptr); }
+
+// Null: zeros.
+const std::byte* Watch::copy_of(std::uint64_t offset) const {
+  const auto chunk = chunks_.find(offset / kChunkBytes);
+  return chunk == chunks_.end() ? nullptr : chunk->second.get() + offset % kChunkBytes;
+}
+
+void Watch::copy(Range r) {
+  for (std::uint64_t at = r.begin; at < r.end;) {
+    const std::uint64_t end = std::min(r.end, round_down(at, kChunkBytes) + kChunkBytes);
+    std::unique_ptr<std::byte[]>& chunk = chunks_[at / kChunkBytes];
+    if (chunk == nullptr) chunk = std::make_unique<std::byte[]>(kChunkBytes);
+    std::memcpy(chunk.get() + at % kChunkBytes, file_.at<std::byte>({at}), end - at);
+    at = end;
+  }
+}
+
+void Watch::flushed(const void* p, std::size_t bytes) noexcept {
+  const std::lock_guard lock(mu_);
+  if (ended_) return;
+  const std::uint64_t at = file_.offset_of(p).value;
+  const std::uint64_t end = std::min(round_up(at + bytes, kLineBytes), file_.bytes());
+  ended_ = !pm::had_memory([&] { copy({round_down(at, kLineBytes), end}); });
+  if (ended_) file_.log(file_.path() + ": no memory to watch for mistakes any more");
+}
+
+void Watch::settle(Range r) {
+  const std::lock_guard lock(mu_);
+  if (!ended_) copy(r);
+}
+
+void Watch::cover(const Txn& txn, Range r, bool added) {
+  const heap::Place place = heap_.look({r.begin});
+  {
+    const std::lock_guard lock(mu_);
+    ranges_[&txn].push_back(r);
+  }
+  using What = heap::Place::What;
+  // The store's transactions are over its own blocks, the head and what the heap keeps.
+  if (!added || place.derived || place.what == What::head || place.what == What::inner) return;
+  using Use = heap::Place::Use;
+  const char* why = nullptr;
+  if (place.what != What::block) {
+    why = "no object is there: is the pointer one of this pool, and not copied as bytes?";
+  } else if (place.use == Use::free) {
+    why = "the object there was freed: a pointer to it is still in use";
+  } else if (r.end > place.begin.value + place.bytes) {
+    why = "the range goes on behind the end of its object";
+  }
+  if (why == nullptr) return;
+  say(std::string("a range was added to a transaction, and ") + why,
+      std::to_string(r.end - r.begin) + " bytes; " + place.text({r.begin}));
+}
+
+void Watch::forget(const Txn& txn) {
+  const std::lock_guard lock(mu_);
+  const auto mine = ranges_.find(&txn);
+  if (mine == ranges_.end()) return;
+  for (const Range r : mine->second) {
+    if (!ended_) copy(r);
+  }
+  ranges_.erase(mine);
+}
+
+bool Watch::covered(std::uint64_t at) const {
+  return std::any_of(ranges_.begin(), ranges_.end(), [at](const auto& of_txn) {
+    return std::any_of(of_txn.second.begin(), of_txn.second.end(),
+                       [at](Range r) { return at >= r.begin && at < r.end; });
+  });
+}
+
+void Watch::check(const Txn& txn, const std::string& when) {
+  FoundByBlock found;
+  {
+    const std::lock_guard lock(mu_);
+    if (ended_) return;
+    const std::uint64_t chunks = round_up(file_.bytes(), kChunkBytes) / kChunkBytes;
+    std::set<std::uint64_t> wanted;
+    for (const Range r : ranges_[&txn]) wanted.insert(r.begin / kChunkBytes);
+    for (std::uint64_t i = 0; i < std::min(chunks, kChunksAtOnce); ++i) {
+      wanted.insert(next_++ % chunks);
+    }
+    for (const std::uint64_t chunk : wanted) compare_chunk(chunk, found);
+  }
+  for (const auto& [block, f] : found) {
+    say("an object was changed, and the change was neither added to a transaction nor flushed: "
+        "call "
+        "Transaction::add before the store, or make the member a field (tenuto/p.h)",
+        std::to_string(f.bytes) + " bytes from " + std::to_string(f.first - block) + " on in the " +
+            f.block + "; found at the " + when);
+  }
+}
+
+void Watch::compare_chunk(std::uint64_t chunk, FoundByBlock& found) {
+  const std::uint64_t end = std::min((chunk + 1) * kChunkBytes, file_.bytes());
+  for (std::uint64_t at = chunk * kChunkBytes; at < end; at += kFrameBytes) {
+    const std::byte* const copy = copy_of(at);
+    const std::byte* const now = file_.at<std::byte>({at});
+    if (std::memcmp(now, copy == nullptr ? kZeros.data() : copy, kFrameBytes) == 0) continue;
+    for (std::uint64_t i = 0; i < kFrameBytes; i += kLineBytes) {
+      if (std::memcmp(now + i, copy == nullptr ? kZeros.data() : copy + i, kLineBytes) != 0) {
+        compare_line(at + i, found);
+      }
+    }
+  }
+}
+
+// Notes what differs in allocated objects. In free memory anything may differ.
+void Watch::compare_line(std::uint64_t line, FoundByBlock& found) {
+  using Use = heap::Place::Use;
+  std::array<std::byte, kLineBytes> old{};
+  if (const std::byte* copy = copy_of(line)) std::memcpy(old.data(), copy, kLineBytes);
+  for (std::uint64_t at = line; at < line + kLineBytes;) {
+    if (*file_.at<std::byte>({at}) == old[at - line] || covered(at)) {
+      ++at;
+      continue;
+    }
+    const heap::Place place = heap_.look({at});
+    const bool block = place.what == heap::Place::What::block && !place.derived;
+    if (!block || place.use == Use::reserved) {
+      ++at;
+      continue;
+    }
+    const std::uint64_t end = std::min(line + kLineBytes, place.begin.value + place.bytes);
+    Range differs{at, at + 1};
+    for (++at; at < end; ++at) {
+      if (*file_.at<std::byte>({at}) != old[at - line] && !covered(at)) differs.end = at + 1;
+    }
+    copy(differs);
+    if (place.use == Use::free) continue;
+    Found& f = found[place.begin.value];
+    if (f.bytes == 0) f = {differs.begin, 0, place.text(place.begin)};
+    f.bytes += differs.end - differs.begin;
+  }
+}
+
+void Watch::say(std::string what, std::string where) const {
+  Report report;
+  static_cast<void>(fail(Status::invalid_argument, &report, std::move(what),
+                         file_.path() + ", " + std::move(where)));
+  // NOLINTNEXTLINE(bugprone-exception-escape): a handler may not throw
+  [&]() noexcept { handler_(report); }();
+}
+
+}  // namespace TENUTO_NS::tx
+
+namespace TENUTO_NS {
+
+void stop_at_mistake(const Report& mistake) {
+  static_cast<void>(std::fprintf(stderr, "tenuto: %s\n", mistake.text().c_str()));
+  std::abort();
+}
+
+}  // namespace TENUTO_NS

@@ -1,0 +1,82 @@
+// Finds stores that nothing knows of (PoolOptions::on_mistake).
+//
+// The watch keeps a copy of the pool in DRAM. It shows each byte as it was last flushed, because
+// every flush copies its lines. A transaction tells the watch which ranges it may store to. When it
+// ends, pool and copy are compared, before the transaction's own flushes. A byte that differs in an
+// allocated object, and is in no such range, was stored and neither added nor flushed.
+//
+// Cost: each flush takes a lock and copies; each end of a transaction reads kChunksAtOnce chunks of
+// pool and copy, and those that it stored to. So in a pool above 64 MiB a stray store far away is
+// found some transactions later. The traced build has no watch: there the explorer sees each store.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "file/pool_file.h"
+#include "heap/heap.h"
+#include "pm/media.h"
+#include "tenuto/status.h"
+#include "tx/ranges.h"
+
+namespace TENUTO_NS::tx {
+
+class Txn;
+
+class Watch final : public pm::FlushWatch {
+ public:
+  using Handler = std::function<void(const Report&)>;
+
+  Watch(pm::PoolFile& file, heap::Heap& heap, Handler handler);
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  // Copies the lines. Without memory the watch ends, and says so in the log.
+  void flushed(const void* p, std::size_t bytes) noexcept override;
+
+  // From now on the transaction may store to the range. A mistake: `added`, and no object is there.
+  void cover(const Txn& txn, Range r, bool added);
+  // The transaction ended. What it stored, and what remains of blocks that it gave back, is right.
+  void forget(const Txn& txn);
+  // The bytes are right as they are.
+  void settle(Range r);
+  // Compares. `when`: what ends now, for the report.
+  void check(const Txn& txn, const std::string& when);
+  void say(std::string what, std::string where) const;
+
+ private:
+  static constexpr std::uint64_t kChunkBytes = kHugeBytes;
+  static constexpr std::uint64_t kChunksAtOnce = 32;
+
+  struct Found {              // in one block
+    std::uint64_t first = 0;  // the first byte
+    std::uint64_t bytes = 0;
+    std::string block;
+  };
+  using FoundByBlock = std::map<std::uint64_t, Found>;
+
+  const std::byte* copy_of(std::uint64_t offset) const;
+  void copy(Range r);
+  bool covered(std::uint64_t at) const;
+  void compare_chunk(std::uint64_t chunk, FoundByBlock& found);
+  void compare_line(std::uint64_t line, FoundByBlock& found);
+
+  pm::PoolFile& file_;
+  heap::Heap& heap_;
+  const Handler handler_;
+  std::mutex mu_;
+  bool ended_ = false;
+  std::unordered_map<std::uint64_t, std::unique_ptr<std::byte[]>> chunks_;  // absent: zeros
+  std::map<const Txn*, std::vector<Range>> ranges_;
+  std::uint64_t next_ = 0;  // the chunk to compare next, in a large pool
+};
+
+}  // namespace TENUTO_NS::tx

@@ -46,27 +46,30 @@ class MapsRandom {
   void one() {
     const auto before = model_;
     const std::uint64_t end = below(100);
+    tx::Txn& txn = parts_.engine->mine();
+    ASSERT_EQ(txn.begin(), Status::ok);
     {
-      Transaction tx(parts_.engine->mine());
+      Transaction tx(txn);  // joins, so that it has left before a kill
       const std::uint64_t operations = 1 + below(below(4) == 0 ? 60 : 6);
       for (std::uint64_t i = 0; i < operations; ++i) {
         operate(tx);
         if (below(20) == 0) go_back(tx);
       }
-      if (end < 85) {
-        ASSERT_EQ(tx.commit(), Status::ok);
-        commits += 1;
-        return;
-      }
-      model_ = before;
-      if (end < 97) {
-        tx.abort();
-        aborts += 1;
-        return;
-      }
-      static_cast<void>(tx.ready());
-      parts_.crash();
+      ASSERT_EQ(tx.commit(), Status::ok);
     }
+    if (end < 85) {
+      ASSERT_EQ(txn.commit(), Status::ok);
+      commits += 1;
+      return;
+    }
+    model_ = before;
+    if (end < 97) {
+      txn.abort();
+      aborts += 1;
+      return;
+    }
+    static_cast<void>(txn.ready());
+    parts_.crash();
     kills += 1;
     ASSERT_EQ(parts_.open(path_.str()), Status::ok) << parts_.report.text();
     map_ = &parts_.get_root<Map>(0);

@@ -105,6 +105,11 @@ Status Transaction::lock(std::mutex& m) {
   return txn == nullptr ? why_not() : txn->lock(m);
 }
 
+Status Transaction::lock(std::shared_mutex& m) {
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->lock(m);
+}
+
 Status Transaction::on_commit(std::function<void()> f) {
   tx::Txn* const txn = open();
   return txn == nullptr ? why_not() : txn->on_commit(std::move(f));

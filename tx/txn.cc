@@ -168,15 +168,6 @@ Status Txn::ready() {
   return Status::ok;
 }
 
-Status Txn::lock(std::mutex& m) {
-  TENUTO_TRY(status());
-  if (std::find(locks_.begin(), locks_.end(), &m) != locks_.end()) return Status::ok;
-  if (locks_.size() == locks_.capacity()) locks_.reserve(2 * locks_.size() + 1);
-  m.lock();
-  locks_.push_back(&m);
-  return Status::ok;
-}
-
 Status Txn::on_commit(std::function<void()> f) {
   TENUTO_TRY(status());
   on_commit_.push_back(std::move(f));

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -95,6 +96,7 @@ class Txn {
   // Whether the open transaction allocated the block.
   bool allocated(PoolOffset block) { return depth_ > 0 && new_blocks_.find(block) != nullptr; }
   Status lock(std::mutex& m);
+  Status lock(std::shared_mutex& m);
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);
   Status on_end(std::function<void(bool)> f);
@@ -142,6 +144,8 @@ class Txn {
   void roll_back();
   void end(bool committed);
   void call_back(bool committed);
+  template <class Mutex>
+  Status hold(Mutex& m);
   void end_locks();
   void let_go();
 
@@ -173,7 +177,11 @@ class Txn {
   std::vector<heap::Block> limbo_;  // freed by transaction committed_; their bits are stored
   pm::DirtyLines dirty_;            // the lines of these bits
   std::uint64_t limbo_bytes_ = 0;
-  std::vector<std::mutex*> locks_;
+  struct HeldLock {
+    void* mutex;
+    void (*unlock)(void* mutex, bool forked);
+  };
+  std::vector<HeldLock> locks_;
   std::vector<std::function<void()>> on_commit_, on_abort_;
   TxnStats stats_;
 };

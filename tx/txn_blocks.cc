@@ -62,7 +62,6 @@ Status Txn::free(const void* p) {
     savepoints_.cancel(new_blocks_.index_of(*b));
     // The block goes back only after T. Until then recovery would clear the bit of its next owner.
     b->cancelled = true;
-    transient(p, b->bytes);  // nobody will read what it holds
     if (TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(offset);
     return Status::ok;
   }

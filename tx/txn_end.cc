@@ -1,6 +1,10 @@
 // The end of a transaction, after its protocol (txn.cc): callbacks, locks, and what is kept for the
 // next one. Also the end that a transaction has when its thread ends, and in a child of a fork.
 #include <exception>
+#include <mutex>
+#include <new>
+#include <shared_mutex>
+#include <type_traits>
 
 #include "pm/assert.h"
 #include "pm/plant.h"
@@ -22,9 +26,32 @@ void Txn::let_go() {
 
 void Txn::end_locks() {
   turn_.store(turn_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  for (auto m = locks_.rbegin(); m != locks_.rend(); ++m) (*m)->unlock();
+  for (auto l = locks_.rbegin(); l != locks_.rend(); ++l) l->unlock(l->mutex, file_.forked());
   locks_.clear();
 }
+
+// A mutex knows its owner by the number of a thread, which is another one in a child. A lock for
+// readers and writers looks at it, so it is made anew there.
+template <class Mutex>
+Status Txn::hold(Mutex& m) {
+  TENUTO_TRY(status());
+  for (const HeldLock& l : locks_) {
+    if (l.mutex == &m) return Status::ok;
+  }
+  if (locks_.size() == locks_.capacity()) locks_.reserve(2 * locks_.size() + 1);
+  m.lock();
+  locks_.push_back({&m, [](void* mutex, bool forked) {
+                      if (forked && std::is_same_v<Mutex, std::shared_mutex>) {
+                        new (mutex) Mutex;
+                      } else {
+                        static_cast<Mutex*>(mutex)->unlock();
+                      }
+                    }});
+  return Status::ok;
+}
+
+Status Txn::lock(std::mutex& m) { return hold(m); }
+Status Txn::lock(std::shared_mutex& m) { return hold(m); }
 
 Status Txn::commit() {
   if (file_.forked()) {

@@ -25,6 +25,7 @@
 #include <functional>
 #include <mutex>
 #include <new>
+#include <shared_mutex>
 #include <type_traits>
 #include <utility>
 
@@ -120,6 +121,7 @@ class TENUTO_API Transaction {
   // Does nothing if this transaction holds it already. The mutex is locked only if this returns ok;
   // else status().
   Status lock(std::mutex& m);
+  Status lock(std::shared_mutex& m);  // for itself alone
 
   // A point that the transaction can go back to. rollback_to undoes what was done since, at any
   // depth of nesting: it stores old bytes back, gives back blocks that were allocated, keeps those

@@ -88,7 +88,7 @@ std::vector<Include> includes_of(const std::string& text) {
 int layer_of(const Folder& folder, std::string_view path) {
   if (folder.layer != kPublic) return folder.layer;
   const auto& table = public_header_layers();
-  const auto it = table.find(path.substr(folder.path.size()));
+  const auto it = table.find(path.substr(path.rfind('/') + 1));
   return it == table.end() ? 0 : it->second;
 }
 
@@ -202,6 +202,15 @@ const std::map<std::string, int, std::less<>>& public_header_layers() {
       {"inline_string.h", 1},
       {"queue.h", 6},
       {"p.h", 6},
+      {"slots.h", 6},
+      {"ordered_map.h", 6},
+      {"ordered_nodes.h", 6},
+      {"ordered_change.h", 6},
+      {"ordered_walk.h", 6},
+      {"hash_map.h", 6},
+      {"hash_buckets.h", 6},
+      {"hash_change.h", 6},
+      {"concurrent_hash_map.h", 7},
       {"tx.h", 6},
       {"pool.h", 7},
       {"kv.h", 7},

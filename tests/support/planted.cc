@@ -19,6 +19,7 @@
 #include "support/heap_scripts.h"
 #include "support/kv_isolation_world.h"
 #include "support/kv_world.h"
+#include "support/maps_world.h"
 #include "support/pm_world.h"
 #include "support/root_world.h"
 #include "support/tx_scripts.h"
@@ -240,6 +241,18 @@ const std::vector<Planted>& bugs_below_the_store() {
        "tx_fields", "the world after no number of steps"},
       {"tx_fields_stored_after_the_commit_record", "waiting fields are stored after the commit",
        "tx_fields", "the world after no number of steps"},
+      {"tx_slots_counted_without_an_entry", "the order of a node is stored without an entry",
+       "map_grows", "the map after no number of steps|a reachable block is free|order|size"},
+      {"tx_filled_slot_not_flushed", "the commit does not flush the slot of a new key", "map_grows",
+       "the map after no number of steps"},
+      {"tx_vacated_slot_not_saved", "the slot of an erased key is not logged, and filled again",
+       "map_reuses", "the map after no number of steps"},
+      {"tx_node_of_a_map_not_freed", "a node that was merged is not freed", "map_shrinks",
+       "a block leaked"},
+      {"tx_last_slot_of_a_node_erased", "an erase drops the last key of the node", "map_shrinks",
+       "the map after no number of steps"},
+      {"tx_tag_of_an_empty_slot_kept", "the tag of an erased key stays in the bucket",
+       "table_reuses", "the map after no number of steps|has a tag"},
       {"tx_abort_keeps_frees_done", "an abort leaves frees_done behind", "tx_aborts",
        "a reachable block is free"},
       {"tx_abort_reuses_sequence", "the next transaction has the aborted one's sequence",
@@ -284,6 +297,11 @@ Scenario heap_scenario(const char* name) {
   return {name, [&s](const CrashOptions& o) { return run(s, o); }, crash_options(s)};
 }
 
+Scenario maps_scenario(const char* name, const MapScript& script) {
+  return {name, [&script](const CrashOptions& o) { return MapsCrash(script).run(o); },
+          maps_crash_options()};
+}
+
 Scenario tx_scenario(const char* name, const Script& script) {
   return {name, [&script](const CrashOptions& o) { return TxCrash(script, o.seed).run(o); },
           tx_crash_options()};
@@ -326,6 +344,10 @@ const std::vector<Scenario>& scenarios() {
         {"damaged_record", explore_damaged_record, damage_options()},
         frame_scenario("frames", frames_handed_over),
         frame_scenario("new_zone", frames_of_a_new_zone),
+        maps_scenario("map_grows", kMapGrows),
+        maps_scenario("map_shrinks", kMapShrinks),
+        maps_scenario("map_reuses", kMapReuses),
+        maps_scenario("table_reuses", kTableReuses),
         tx_scenario("tx_transfers", kTransfers),
         tx_scenario("tx_blocks", kBlocks),
         tx_scenario("tx_appends", kAppends),

@@ -1,0 +1,234 @@
+// A hash map in a pool. It grows by one bucket at a time, so no insert waits for all entries.
+//
+//   struct Root {
+//     HashMap<std::uint64_t, std::uint64_t> visits;
+//   };
+//   pool.run([&](Transaction& tx) { return root.visits.insert(tx, 7, 42); });
+//
+// Linear hashing (Litwin, VLDB 1980): when there are more than four entries for each bucket, the
+// next bucket in turn is split. A bucket has seven slots, and one word with a byte of the hash of
+// each. A search compares keys only where that byte matches. For keys and values of 8 bytes a
+// bucket is two lines, so that a lookup reads two lines next to each other besides the header; an
+// insertion writes a free slot, and nothing is moved. A chain of nodes would cost a block, its bit
+// and its entry, at each insertion, and a miss for each node at a lookup. Entries without room are
+// in further buckets behind their own (one in thirty).
+//
+// A map is part of an object in the pool: the root, or an element of another container. Zero bytes
+// are an empty map. K and V are elements (tenuto/element.h). Hash and Equal take keys, and whatever
+// find and the others are called with. The hash is used on media: it must be the same in each run.
+//
+// Errors: a mutator that is refused has changed nothing: not_found, exists, full, too_large, or the
+// transaction's status. If something fails halfway, or bad_alloc passes through, the
+// transaction is rolled back.
+// Thread safety: as a variable. Hold a lock until the transaction ends (Transaction::lock), or use
+// a ConcurrentHashMap.
+// Durability: that of the transaction. Readers see what this thread's transaction has changed.
+//
+// Cost, K and V of 8 bytes (tests/maps_test.cc): an insert or erase is 3 fences and 5 or 6 lines.
+// With the splits, one at each fourth insert, it is 8.2 lines on average. A new segment of buckets
+// is flushed as a whole, 64 KiB at most. All of a transaction's calls share the 3 fences, unless
+// one fills a slot that another one emptied. A lookup takes up to one and a half times as long as
+// that of std::unordered_map in DRAM.
+//
+// Space: 35 bytes for each entry of 16 while it grows. The buckets stay when entries are erased;
+// clear frees them.
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "tenuto/maps/hash_change.h"
+
+namespace TENUTO_NS {
+
+// The hash of the maps: of numbers, of what converts to std::string_view, and of types whose bytes
+// are their value. It never changes.
+struct StableHash {
+  template <class T>
+  std::uint64_t operator()(const T& key) const {
+    if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+      return slots::hash_number(static_cast<std::uint64_t>(key));
+    } else if constexpr (std::convertible_to<const T&, std::string_view>) {
+      return slots::hash_bytes(key);
+    } else {
+      static_assert(std::has_unique_object_representations_v<T>,
+                    "this key needs a hash of its own");
+      return slots::hash_bytes({reinterpret_cast<const char*>(&key), sizeof key});
+    }
+  }
+};
+
+template <class K, class V, class Hash = StableHash, class Equal = std::equal_to<>>
+class HashMap : private slots::HashTable<K, V, Hash, Equal> {
+  using Table = slots::HashTable<K, V, Hash, Equal>;
+  using typename Table::Bucket;
+
+ public:
+  struct Item {
+    const K& key;
+    const V& value;
+  };
+
+  // Forward, over {key, value} in no order. A change of the map makes all of its iterators invalid.
+  class Iterator {
+   public:
+    using iterator_concept = std::forward_iterator_tag;
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Item;
+    using difference_type = std::ptrdiff_t;
+    using reference = Item;
+    struct pointer {
+      Item item;
+      const Item* operator->() const { return &item; }
+    };
+
+    Iterator() = default;
+    Item operator*() const {
+      const auto& entry = bucket_->slot[slot_];
+      return {entry.key, entry.value};
+    }
+    pointer operator->() const { return {**this}; }
+    Iterator& operator++() {
+      slot_ += 1;
+      find_used();
+      return *this;
+    }
+    Iterator operator++(int) {
+      Iterator before = *this;
+      ++*this;
+      return before;
+    }
+    bool operator==(const Iterator& o) const { return bucket_ == o.bucket_ && slot_ == o.slot_; }
+
+   private:
+    friend class HashMap;
+    Iterator(const HashMap& map, std::uint64_t index, const Bucket* bucket, unsigned slot)
+        : map_(&map), index_(index), bucket_(bucket), slot_(slot) {}
+    // This slot or the next one that is used.
+    void find_used() {
+      while (bucket_ != nullptr) {
+        const unsigned used = slots::Tags(bucket_->tags).used() >> slot_;
+        if (used != 0) {
+          slot_ += static_cast<unsigned>(std::countr_zero(used));
+          return;
+        }
+        slot_ = 0;
+        bucket_ = bucket_->more.get();
+        if (bucket_ == nullptr && ++index_ < map_->buckets_) bucket_ = map_->bucket(index_);
+      }
+    }
+    const HashMap* map_ = nullptr;
+    std::uint64_t index_ = 0;
+    const Bucket* bucket_ = nullptr;  // null: the end
+    unsigned slot_ = 0;
+  };
+  using const_iterator = Iterator;
+
+  HashMap() = default;
+  HashMap(Relocation r, HashMap& from) noexcept : Table(r, from) {}
+  HashMap(const HashMap&) = delete;
+  HashMap& operator=(const HashMap&) = delete;
+
+  std::uint64_t size() const { return this->size_; }
+  bool empty() const { return size() == 0; }
+
+  template <class Key>
+  bool contains(const Key& key) const {
+    return get(key) != nullptr;
+  }
+  // The value of a key; null: it is not there. The second one is to assign fields (tenuto/p.h) of
+  // the value, which add themselves, and to call mutators of a container in it. For other stores
+  // use edit.
+  template <class Key>
+  const V* get(const Key& key) const {
+    const auto at = this->find_entry(key, this->hash_of(key));
+    return at.bucket == nullptr ? nullptr : &at.entry().value;
+  }
+  template <class Key>
+  V* get(const Key& key) {
+    return const_cast<V*>(std::as_const(*this).get(key));
+  }
+  template <class Key>
+  Iterator find(const Key& key) const {
+    const std::uint64_t hash = this->hash_of(key);
+    const auto at = this->find_entry(key, hash);
+    if (at.bucket == nullptr) return end();
+    return Iterator(*this, this->index_of(hash, this->buckets_), at.bucket, at.slot);
+  }
+  Iterator begin() const {
+    if (this->buckets_ == 0) return end();
+    Iterator first(*this, 0, this->bucket(0), 0);
+    first.find_used();
+    return first;
+  }
+  Iterator end() const { return Iterator(*this, 0, nullptr, 0); }
+
+  // The hash of a key, as this map takes it.
+  template <class Key>
+  static std::uint64_t stable_hash(const Key& key) {
+    return Table::hash_of(key);
+  }
+
+  // exists: the key is there. Key and value are made of the arguments, as construct() says.
+  template <class Key, class Value>
+  Status insert(Transaction& tx, const Key& key, const Value& value) {
+    return made(tx, key, value).error();
+  }
+  // Inserts, or gives the key this value. 3 fences, as one range that is added (3 lines); a value
+  // that is one field waits like any other.
+  template <class Key, class Value>
+  Status insert_or_assign(Transaction& tx, const Key& key, const Value& value) {
+    const Status s = made(tx, key, value).error();
+    if (s != Status::exists) return s;
+    return slots::abort_if_thrown(tx, [&] { return slots::assign_value(tx, *get(key), value); });
+  }
+  // The value of the key, which is V() if the key was not there. Use it as that of get.
+  template <class Key>
+  Result<V*> get_or_insert(Transaction& tx, const Key& key) {
+    Result<V*> fresh = made(tx, key);
+    if (fresh.error() != Status::exists) return fresh;
+    return get(key);
+  }
+  // Adds the value of the key (a fence), for any stores. not_found | statuses of Transaction::add.
+  template <class Key>
+  Result<V*> edit(Transaction& tx, const Key& key) {
+    V* const value = get(key);
+    if (value == nullptr) return Status::not_found;
+    TENUTO_TRY(tx.add(value, sizeof(V)));
+    return value;
+  }
+  template <class Key>
+  Status erase(Transaction& tx, const Key& key) {
+    return slots::abort_if_thrown(tx, [&] { return this->erase_key(tx, key); });
+  }
+
+  // Releases all keys and values, and frees all buckets. Reads every bucket.
+  Status clear(Transaction& tx) {
+    return slots::abort_if_thrown(tx, [&] { return slots::all_or_abort(tx, this->clear_all(tx)); });
+  }
+  // The same, for the owner of the map (tenuto/element.h).
+  Status release(Transaction& tx) { return clear(tx); }
+
+  // Looks at every bucket: places and tags of the keys, counts, chains. corrupt, with a report.
+  Status validate(Report* report = nullptr) const { return this->validate_all(report); }
+  // Calls f(address) for each block of the map itself, without those of its elements; for checks.
+  template <class F>
+  void for_each_block(F&& f) const {
+    this->visit_blocks(f);
+  }
+
+ private:
+  template <class Key, class... Value>
+  Result<V*> made(Transaction& tx, const Key& key, const Value&... value) {
+    return slots::abort_if_thrown(tx, [&] { return this->insert_new(tx, key, value...); });
+  }
+};
+
+}  // namespace TENUTO_NS

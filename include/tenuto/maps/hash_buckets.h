@@ -1,0 +1,200 @@
+// The table of a HashMap (tenuto/hash_map.h): its buckets, and how they are searched.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "tenuto/element.h"
+#include "tenuto/maps/slots.h"
+#include "tenuto/p.h"
+#include "tenuto/status.h"
+#include "tenuto/tx.h"
+
+namespace TENUTO_NS::slots {
+
+// Entries in seven slots. Those that do not fit are in buckets behind it, which are not empty.
+template <class K, class V>
+struct Bucket {
+  struct Slot {
+    K key;
+    V value;
+  };
+  p<std::uint64_t> tags;
+  p<Bucket*> more;
+  Slots<Slot, Tags::kSlots> slot;
+};
+
+// Segments of buckets: of one, and of 1, 2, 4 and so on up to kSegmentBuckets, and then all of
+// kSegmentBuckets. A commit flushes a new segment, so its size is bounded.
+template <class B>
+struct Directory {
+  p<std::uint64_t> capacity;
+  p<B*>& segment(std::uint64_t i) { return reinterpret_cast<p<B*>*>(this + 1)[i]; }
+  static std::size_t bytes(std::uint64_t capacity) {
+    return sizeof(Directory) + capacity * sizeof(p<B*>);
+  }
+};
+
+template <class K, class V, class Hash, class Equal>
+class HashBuckets {
+ protected:
+  using Bucket = slots::Bucket<K, V>;
+  using Slot = typename Bucket::Slot;
+  using Directory = slots::Directory<Bucket>;
+
+  static constexpr std::uint64_t kSegmentBytesMax = 64 << 10;
+  static constexpr unsigned kSegmentBits =
+      sizeof(Bucket) >= kSegmentBytesMax
+          ? 0
+          : static_cast<unsigned>(std::bit_width(kSegmentBytesMax / sizeof(Bucket))) - 1;
+  static constexpr std::uint64_t kSegmentBuckets = std::uint64_t{1} << kSegmentBits;
+
+  struct Where {
+    Bucket* bucket = nullptr;  // null: not found
+    Bucket* before = nullptr;  // of the chain; null: `bucket` is the first
+    unsigned slot = 0;
+    const Slot& entry() const { return bucket->slot[slot]; }
+  };
+
+  HashBuckets() = default;
+  HashBuckets(Relocation, HashBuckets& from) noexcept
+      : directory_(from.directory_), buckets_(from.buckets_), size_(from.size_) {}
+
+  template <class Key>
+  static std::uint64_t hash_of(const Key& key) {
+    // The type of a number must not matter.
+    if constexpr (std::is_arithmetic_v<K> || std::is_enum_v<K>) {
+      return Hash{}(static_cast<K>(key));
+    } else {
+      return Hash{}(key);
+    }
+  }
+  static constexpr std::uint8_t tag_of(std::uint64_t hash) {
+    return static_cast<std::uint8_t>(hash >> 56);
+  }
+  // Linear hashing: the bucket is the hash modulo the power of two above the number of buckets, or
+  // where there is none yet, modulo half of it.
+  static constexpr std::uint64_t index_of(std::uint64_t hash, std::uint64_t buckets) {
+    const std::uint64_t half = std::bit_floor(buckets);
+    const std::uint64_t index = hash & (2 * half - 1);
+    return index < buckets ? index : index - half;
+  }
+  static constexpr std::uint64_t segment_of(std::uint64_t index) {
+    return index < kSegmentBuckets ? static_cast<std::uint64_t>(std::bit_width(index))
+                                   : kSegmentBits + (index >> kSegmentBits);
+  }
+  static constexpr std::uint64_t first_of(std::uint64_t segment) {
+    if (segment == 0) return 0;
+    return segment <= kSegmentBits ? std::uint64_t{1} << (segment - 1)
+                                   : (segment - kSegmentBits) << kSegmentBits;
+  }
+  static constexpr std::uint64_t buckets_of(std::uint64_t segment) {
+    return first_of(segment + 1) - first_of(segment);
+  }
+  Bucket* bucket(std::uint64_t index) const {
+    const std::uint64_t segment = segment_of(index);
+    return directory_.get()->segment(segment).get() + (index - first_of(segment));
+  }
+
+  template <class Key>
+  Where find_entry(const Key& key, std::uint64_t hash) const;
+  Status clear_all(Transaction& tx);
+  Status validate_all(Report* report) const;
+  template <class F>
+  void visit_blocks(F&& f) const;
+
+  p<Directory*> directory_;  // null: no bucket
+  p<std::uint64_t> buckets_;
+  p<std::uint64_t> size_;
+};
+
+template <class K, class V, class Hash, class Equal>
+template <class Key>
+typename HashBuckets<K, V, Hash, Equal>::Where HashBuckets<K, V, Hash, Equal>::find_entry(
+    const Key& key, std::uint64_t hash) const {
+  const std::uint64_t buckets = buckets_;
+  if (buckets == 0) return {};
+  Bucket* before = nullptr;
+  for (Bucket* b = bucket(index_of(hash, buckets)); b != nullptr; b = b->more.get()) {
+    const unsigned matches = Tags(b->tags).matches(tag_of(hash));
+    for (unsigned left = matches; left != 0; left &= left - 1) {
+      const auto slot = static_cast<unsigned>(std::countr_zero(left));
+      if (Equal{}(b->slot[slot].key, key)) return {b, before, slot};
+    }
+    before = b;
+  }
+  return {};
+}
+
+template <class K, class V, class Hash, class Equal>
+Status HashBuckets<K, V, Hash, Equal>::clear_all(Transaction& tx) {
+  TENUTO_TRY(tx.status());
+  const std::uint64_t buckets = buckets_;
+  if (buckets == 0) return Status::ok;
+  for (std::uint64_t i = 0; i < buckets; ++i) {
+    for (Bucket* b = bucket(i); b != nullptr;) {
+      Bucket* const next = b->more.get();
+      if constexpr (Owner<K> || Owner<V>) {
+        for (unsigned used = Tags(b->tags).used(); used != 0; used &= used - 1) {
+          Slot& entry = b->slot[static_cast<unsigned>(std::countr_zero(used))];
+          TENUTO_TRY(::tenuto::release(entry.key, tx));
+          TENUTO_TRY(::tenuto::release(entry.value, tx));
+        }
+      }
+      if (b != bucket(i)) TENUTO_TRY(free_node(tx, b));
+      b = next;
+    }
+  }
+  Directory& directory = *directory_.get();
+  for (std::uint64_t s = 0; s <= segment_of(buckets - 1); ++s) {
+    TENUTO_TRY(free_node(tx, directory.segment(s).get()));
+  }
+  TENUTO_TRY(free_node(tx, &directory));
+  directory_ = nullptr;
+  buckets_ = 0;
+  size_ = 0;
+  return tx.status();
+}
+
+template <class K, class V, class Hash, class Equal>
+template <class F>
+void HashBuckets<K, V, Hash, Equal>::visit_blocks(F&& f) const {
+  if (buckets_ == 0) return;
+  f(directory_.get());
+  for (std::uint64_t i = 0; i < buckets_; ++i) {
+    const Bucket* const first = bucket(i);
+    if (i == first_of(segment_of(i))) f(first);
+    for (const Bucket* b = first->more.get(); b != nullptr; b = b->more.get()) f(b);
+  }
+}
+
+template <class K, class V, class Hash, class Equal>
+Status HashBuckets<K, V, Hash, Equal>::validate_all(Report* report) const {
+  const auto wrong = [&](const char* what) { return fail(Status::corrupt, report, what); };
+  if ((directory_.get() == nullptr) != (buckets_ == 0)) {
+    return wrong("a hash map has buckets and no directory, or the reverse");
+  }
+  std::uint64_t entries = 0;
+  for (std::uint64_t i = 0; i < buckets_; ++i) {
+    for (Bucket* b = bucket(i); b != nullptr; b = b->more.get()) {
+      const Tags tags(b->tags);
+      if (!tags.sound()) return wrong("a free slot of a bucket has a tag");
+      if (b != bucket(i) && tags.used() == 0) return wrong("a bucket behind another is empty");
+      for (unsigned used = tags.used(); used != 0; used &= used - 1) {
+        const auto slot = static_cast<unsigned>(std::countr_zero(used));
+        const std::uint64_t hash = hash_of(b->slot[slot].key);
+        if (index_of(hash, buckets_) != i) return wrong("a key is in another bucket than its own");
+        if (tags.tag(slot) != tag_of(hash)) return wrong("the tag of a key is not its hash's");
+        const Where found = find_entry(b->slot[slot].key, hash);
+        if (found.bucket != b || found.slot != slot) return wrong("a key is there twice");
+        entries += 1;
+      }
+    }
+  }
+  if (entries != size_) return wrong("the size of a hash map is not the number of its entries");
+  return Status::ok;
+}
+
+}  // namespace TENUTO_NS::slots

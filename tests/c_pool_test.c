@@ -202,6 +202,85 @@ static void transactions(tenuto_pool* pool, struct root* root) {
   tenuto_tx_abort(NULL);
 }
 
+static void count_end(void* context, int committed_) { ((int*)context)[committed_] += 1; }
+
+static void savepoints(tenuto_pool* pool, struct root* root) {
+  tenuto_tx* tx = NULL;
+  uint64_t point = 0;
+  void* block = NULL;
+  int ends[2] = {0, 0};
+  const uint64_t before = root->balance[0];
+  CHECK_IS(tenuto_tx_begin(pool, &tx), TENUTO_OK);
+  CHECK_IS(tenuto_tx_overwrite(tx, &root->balance[1], 8), TENUTO_OK);
+  CHECK_IS(tenuto_tx_on_end(tx, count_end, ends), TENUTO_OK);
+  CHECK_IS(tenuto_tx_savepoint(tx, &point), TENUTO_OK);
+  CHECK_IS(tenuto_tx_add(tx, &root->balance[0], 8), TENUTO_OK);
+  root->balance[0] = 77;
+  CHECK_IS(tenuto_tx_alloc(tx, 100, NULL, &block), TENUTO_OK);
+  CHECK_IS(tenuto_tx_on_end(tx, count_end, ends), TENUTO_OK);
+  CHECK_IS(tenuto_tx_rollback_to(tx, point), TENUTO_OK);
+  CHECK(root->balance[0] == before && ends[0] == 1 && ends[1] == 0);
+  CHECK_IS(tenuto_tx_rollback_to(tx, point + 1), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_tx_commit(tx, TENUTO_SYNC), TENUTO_OK);
+  CHECK(root->balance[0] == before && ends[0] == 1 && ends[1] == 1);
+  CHECK(tenuto_usable_size(pool, block) == 0);
+  CHECK_IS(tenuto_tx_savepoint(NULL, &point), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_tx_on_end(NULL, count_end, ends), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_tx_overwrite(NULL, root, 8), TENUTO_INVALID_ARGUMENT);
+}
+
+static void actions(tenuto_pool* pool, struct root* root) {
+  tenuto_actions* list = NULL;
+  void* block = NULL;
+  void* second = NULL;
+  const uint64_t value = 31;
+  CHECK_IS(tenuto_actions_new(NULL, &list), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_actions_new(pool, &list), TENUTO_OK);
+  CHECK_IS(tenuto_actions_reserve(list, 100, NULL, &block), TENUTO_OK);
+  CHECK_IS(tenuto_actions_reserve(list, 100, NULL, &second), TENUTO_OK);
+  memset(block, 3, 100);
+  CHECK_IS(tenuto_actions_set_ptr(list, &root->list[7], block), TENUTO_OK);
+  CHECK_IS(tenuto_actions_set(list, &root->balance[1], &value, sizeof value), TENUTO_OK);
+  CHECK_IS(tenuto_actions_free(list, tenuto_ptr_get(&root->list[6])), TENUTO_OK);
+  CHECK_IS(tenuto_actions_set_ptr(list, &root->list[6], NULL), TENUTO_OK);
+  CHECK(tenuto_ptr_get(&root->list[7]) == NULL && tenuto_usable_size(pool, block) == 0);
+  CHECK_IS(tenuto_actions_publish(list), TENUTO_OK);
+  CHECK(tenuto_ptr_get(&root->list[7]) == block && tenuto_usable_size(pool, block) >= 100);
+  CHECK(root->balance[1] == value && tenuto_ptr_get(&root->list[6]) == NULL);
+  CHECK_IS(tenuto_actions_set(list, NULL, &value, 8), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_actions_reserve(list, 100, NULL, NULL), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_actions_free(list, NULL), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_actions_publish(NULL), TENUTO_INVALID_ARGUMENT);
+  tenuto_actions_delete(list);
+  tenuto_actions_delete(NULL);
+}
+
+static void note_mistake(void* context, const char* text) {
+  *(int*)context += strstr(text, "neither added to a transaction nor flushed") != NULL;
+}
+
+static void mistakes(const char* path) {
+  tenuto_pool_options options;
+  tenuto_pool* pool = NULL;
+  struct root* root = NULL;
+  tenuto_tx* tx = NULL;
+  int found = 0;
+  tenuto_pool_options_init(&options);
+  CHECK(options.on_mistake == NULL);
+  options.on_mistake = note_mistake;
+  options.on_mistake_context = &found;
+  CHECK_IS(tenuto_pool_create(path, &options, &pool, NULL), TENUTO_OK);
+  CHECK_IS(tenuto_root(pool, "mistakes", sizeof *root, (void**)&root, NULL), TENUTO_OK);
+  CHECK_IS(tenuto_tx_begin(pool, &tx), TENUTO_OK);
+  CHECK_IS(tenuto_tx_add(tx, &root->balance[0], 8), TENUTO_OK);
+  root->balance[0] = 1;
+  root->balance[1] = 1;
+  CHECK_IS(tenuto_tx_commit(tx, TENUTO_SYNC), TENUTO_OK);
+  CHECK(found == 1);
+  CHECK_IS(tenuto_pool_close(pool), TENUTO_OK);
+  remove(path);
+}
+
 static void state(tenuto_pool* pool, const char* path) {
   tenuto_pool_info info;
   tenuto_pool_stats stats;
@@ -287,6 +366,7 @@ int main(void) {
   options_and_errors(path);
   a_pool_has_the_mode_that_was_asked_for(path);
   root_that_grows(path);
+  mistakes(path);
 
   tenuto_pool_options_init(&options);
   options.size = 8u << 20;
@@ -299,13 +379,15 @@ int main(void) {
   plain_pointers(pool, root);
   versioned_pointers(pool, root);
   transactions(pool, root);
+  savepoints(pool, root);
+  actions(pool, root);
   state(pool, path);
   CHECK_IS(tenuto_pool_close(pool), TENUTO_OK);
 
   CHECK_IS(tenuto_pool_open(path, &options, &pool, NULL), TENUTO_OK);
   CHECK_IS(tenuto_root(pool, "another", 8, (void**)&root, NULL), TENUTO_INVALID_ARGUMENT);
   CHECK_IS(tenuto_root(pool, "c_pool_test", sizeof *root, (void**)&root, NULL), TENUTO_OK);
-  CHECK(root->balance[1] == 10 && tenuto_ptr_get(&root->list[5]) != NULL);
+  CHECK(root->balance[1] == 31 && tenuto_ptr_get(&root->list[5]) != NULL);
   CHECK_IS(tenuto_pool_close(pool), TENUTO_OK);
   remove(path);
   puts("c_pool_test: ok");

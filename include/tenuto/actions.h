@@ -57,7 +57,7 @@ class TENUTO_API Actions {
   // block that is reserved here. Of two values for one place the later one counts.
   template <class T>
   requires(std::is_trivially_copyable_v<T>) void set(T& dest, const std::type_identity_t<T>& v) {
-    later(&dest, &v, sizeof v);
+    set_bytes(&dest, &v, sizeof v);
   }
   template <class T>
   void set(Ptr<T>& dest, std::type_identity_t<T>* target) {
@@ -68,9 +68,11 @@ class TENUTO_API Actions {
     if constexpr (std::is_pointer_v<T>) {
       set_pointer(&dest, value);
     } else {
-      later(&dest, &value, sizeof value);
+      set_bytes(&dest, &value, sizeof value);
     }
   }
+  // The same for bytes. A pointer is set by set(): a Ptr stores a distance.
+  void set_bytes(void* dest, const void* value, std::size_t bytes);
   // publish will free the object.
   void free(const void* object);
 
@@ -88,10 +90,9 @@ class TENUTO_API Actions {
     std::size_t at;  // in bytes_
     std::size_t bytes;
   };
-  void later(void* dest, const void* value, std::size_t bytes);
   void set_pointer(void* dest, const void* target) {
     const PtrWord word{PtrWord::encode(dest, target)};
-    later(dest, &word, sizeof word);
+    set_bytes(dest, &word, sizeof word);
   }
   Status publish_in(Transaction& tx);
 

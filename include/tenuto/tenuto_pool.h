@@ -120,7 +120,13 @@ typedef struct tenuto_pool_options {
   int numa_pin_threads;
   int wear_levelling;
   int64_t wear_rest_ms;
+  /* Not NULL: gets the mistakes that the pool finds in the program (tenuto/mistakes.h). */
+  tenuto_log_fn on_mistake;
+  void* on_mistake_context;
 } tenuto_pool_options;
+
+/* For on_mistake: writes the text to standard error and ends the program (abort). */
+void tenuto_stop_at_mistake(void* context, const char* text);
 
 void tenuto_pool_options_init_sized(tenuto_pool_options* options, size_t struct_bytes);
 static inline void tenuto_pool_options_init(tenuto_pool_options* options) {
@@ -306,11 +312,17 @@ tenuto_status tenuto_tx_begin(tenuto_pool* pool, tenuto_tx** tx);
 tenuto_status tenuto_tx_add(tenuto_tx* tx, const void* p, size_t bytes);
 tenuto_status tenuto_tx_add_later(tenuto_tx* tx, const void* p, size_t bytes);
 tenuto_status tenuto_tx_ready(tenuto_tx* tx);
+tenuto_status tenuto_tx_overwrite(tenuto_tx* tx, const void* p, size_t bytes);
 tenuto_status tenuto_tx_alloc(tenuto_tx* tx, uint64_t bytes, const tenuto_alloc_options* options,
                               void** block);
 tenuto_status tenuto_tx_free(tenuto_tx* tx, const void* block);
 tenuto_status tenuto_tx_on_commit(tenuto_tx* tx, tenuto_tx_fn fn, void* context);
 tenuto_status tenuto_tx_on_abort(tenuto_tx* tx, tenuto_tx_fn fn, void* context);
+/* committed: 0 or 1 */
+typedef void (*tenuto_tx_end_fn)(void* context, int committed);
+tenuto_status tenuto_tx_on_end(tenuto_tx* tx, tenuto_tx_end_fn fn, void* context);
+tenuto_status tenuto_tx_savepoint(tenuto_tx* tx, uint64_t* point);
+tenuto_status tenuto_tx_rollback_to(tenuto_tx* tx, uint64_t point);
 /* Both end the transaction and release the handle, also when the commit fails. If `durability` is
  * no tenuto_durability, commit does nothing and returns TENUTO_INVALID_ARGUMENT. */
 tenuto_status tenuto_tx_commit(tenuto_tx* tx, tenuto_durability durability);
@@ -319,6 +331,19 @@ void tenuto_tx_abort(tenuto_tx* tx);
  * and is returned. The handle belongs to this call: body must neither commit nor abort it. */
 typedef tenuto_status (*tenuto_tx_body)(tenuto_tx* tx, void* context);
 tenuto_status tenuto_run(tenuto_pool* pool, tenuto_tx_body body, void* context);
+
+/* tenuto::Actions: blocks, values and frees that are published together. _publish leaves an empty
+ * list, also when it fails. _delete gives back what was not published; NULL is allowed. */
+typedef struct tenuto_actions tenuto_actions;
+tenuto_status tenuto_actions_new(tenuto_pool* pool, tenuto_actions** actions);
+tenuto_status tenuto_actions_reserve(tenuto_actions* actions, uint64_t bytes,
+                                     const tenuto_alloc_options* options, void** block);
+tenuto_status tenuto_actions_set(tenuto_actions* actions, void* dest, const void* value,
+                                 size_t bytes);
+tenuto_status tenuto_actions_set_ptr(tenuto_actions* actions, tenuto_ptr* dest, void* target);
+tenuto_status tenuto_actions_free(tenuto_actions* actions, const void* block);
+tenuto_status tenuto_actions_publish(tenuto_actions* actions);
+void tenuto_actions_delete(tenuto_actions* actions);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "store/c/parts.h"
+#include "tenuto/actions.h"
 #include "tenuto/persist.h"
 #include "tenuto/tx.h"
 
@@ -94,8 +95,13 @@ tenuto_status walked(const Result<void*>& found, void** block) {
 }  // namespace TENUTO_NS::c
 
 struct tenuto_tx {
-  explicit tenuto_tx(tenuto::Pool& pool) : tx(pool) {}
+  explicit tenuto_tx(tenuto::Pool& pool) : tx(pool, nullptr, 0) {}
   tenuto::Transaction tx;
+};
+
+struct tenuto_actions {
+  explicit tenuto_actions(tenuto::Pool& pool) : actions(pool) {}
+  tenuto::Actions actions;
 };
 
 using namespace tenuto;
@@ -226,6 +232,9 @@ tenuto_status tenuto_tx_add_later(tenuto_tx* tx, const void* p, size_t bytes) {
 tenuto_status tenuto_tx_ready(tenuto_tx* tx) {
   return tx == nullptr ? TENUTO_INVALID_ARGUMENT : give(tx->tx.ready());
 }
+tenuto_status tenuto_tx_overwrite(tenuto_tx* tx, const void* p, size_t bytes) {
+  return tx == nullptr ? TENUTO_INVALID_ARGUMENT : give(tx->tx.overwrite(p, bytes));
+}
 tenuto_status tenuto_tx_alloc(tenuto_tx* tx, uint64_t bytes, const tenuto_alloc_options* options,
                               void** block) {
   AllocOptions o;
@@ -242,6 +251,19 @@ tenuto_status tenuto_tx_on_commit(tenuto_tx* tx, tenuto_tx_fn fn, void* context)
 tenuto_status tenuto_tx_on_abort(tenuto_tx* tx, tenuto_tx_fn fn, void* context) {
   if (tx == nullptr || fn == nullptr) return TENUTO_INVALID_ARGUMENT;
   return give(tx->tx.on_abort([fn, context] { fn(context); }));
+}
+tenuto_status tenuto_tx_on_end(tenuto_tx* tx, tenuto_tx_end_fn fn, void* context) {
+  if (tx == nullptr || fn == nullptr) return TENUTO_INVALID_ARGUMENT;
+  return give(tx->tx.on_end([fn, context](bool committed) { fn(context, committed); }));
+}
+tenuto_status tenuto_tx_savepoint(tenuto_tx* tx, uint64_t* point) {
+  if (tx == nullptr || point == nullptr) return TENUTO_INVALID_ARGUMENT;
+  const Result<Transaction::Savepoint> made = tx->tx.savepoint();
+  *point = made ? made->number : 0;
+  return give(made.error());
+}
+tenuto_status tenuto_tx_rollback_to(tenuto_tx* tx, uint64_t point) {
+  return tx == nullptr ? TENUTO_INVALID_ARGUMENT : give(tx->tx.rollback_to({point}));
 }
 tenuto_status tenuto_tx_commit(tenuto_tx* tx, tenuto_durability durability) {
   if (tx == nullptr || !c::is_durability(durability)) return TENUTO_INVALID_ARGUMENT;
@@ -285,5 +307,40 @@ tenuto_status tenuto_grow_root(tenuto_pool* pool, const char* layout, uint64_t b
   *root = found.value_or(nullptr);
   return give(found.error(), report, message);
 }
+
+tenuto_status tenuto_actions_new(tenuto_pool* pool, tenuto_actions** actions) {
+  if (pool == nullptr || actions == nullptr) return TENUTO_INVALID_ARGUMENT;
+  *actions = new tenuto_actions(*pool->pool);
+  return TENUTO_OK;
+}
+tenuto_status tenuto_actions_reserve(tenuto_actions* actions, uint64_t bytes,
+                                     const tenuto_alloc_options* options, void** block) {
+  AllocOptions o;
+  if (actions == nullptr || block == nullptr || !c::take(options, o)) {
+    return TENUTO_INVALID_ARGUMENT;
+  }
+  return c::walked(actions->actions.reserve(bytes, o), block);
+}
+tenuto_status tenuto_actions_set(tenuto_actions* actions, void* dest, const void* value,
+                                 size_t bytes) {
+  if (actions == nullptr || dest == nullptr || (value == nullptr && bytes != 0)) {
+    return TENUTO_INVALID_ARGUMENT;
+  }
+  actions->actions.set_bytes(dest, value, bytes);
+  return TENUTO_OK;
+}
+tenuto_status tenuto_actions_set_ptr(tenuto_actions* actions, tenuto_ptr* dest, void* target) {
+  const PtrWord word{dest == nullptr ? 0 : PtrWord::encode(dest, target)};
+  return tenuto_actions_set(actions, dest, &word, sizeof word);
+}
+tenuto_status tenuto_actions_free(tenuto_actions* actions, const void* block) {
+  if (actions == nullptr || block == nullptr) return TENUTO_INVALID_ARGUMENT;
+  actions->actions.free(block);
+  return TENUTO_OK;
+}
+tenuto_status tenuto_actions_publish(tenuto_actions* actions) {
+  return actions == nullptr ? TENUTO_INVALID_ARGUMENT : give(actions->actions.publish());
+}
+void tenuto_actions_delete(tenuto_actions* actions) { delete actions; }
 
 }  // extern "C"

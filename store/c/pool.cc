@@ -1,6 +1,7 @@
 // The C API: pools. Each call is the C++ call of the same name. Only arguments that may be NULL,
 // and options, are checked here. Objects and transactions over them: store/c/objects.cc.
 #include "store/c/parts.h"
+#include "tenuto/mistakes.h"
 
 namespace TENUTO_NS::c {
 
@@ -56,6 +57,11 @@ Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Repor
   to.canaries = o.canaries != 0;
   to.heap.wear_levelling = o.wear_levelling != 0;
   to.heap.wear_rest_ms = o.wear_rest_ms;
+  if (o.on_mistake != nullptr) {
+    to.on_mistake = [say = o.on_mistake, context = o.on_mistake_context](const Report& mistake) {
+      say(context, mistake.text().c_str());
+    };
+  }
   if (o.log != nullptr) {
     to.log = [log = o.log, context = o.log_context](std::string_view text) {
       log(context, std::string(text).c_str());
@@ -136,6 +142,10 @@ void tenuto_pool_options_init_sized(tenuto_pool_options* to, size_t struct_bytes
   all.wear_levelling = o.heap.wear_levelling;
   all.wear_rest_ms = o.heap.wear_rest_ms;
   c::init_struct(to, struct_bytes, &all, sizeof all);
+}
+
+void tenuto_stop_at_mistake(void* /*context*/, const char* text) {
+  stop_at_mistake(Report{text, {}, {}, {}});
 }
 
 tenuto_status tenuto_pool_create(const char* path, const tenuto_pool_options* options,

@@ -15,7 +15,7 @@ Result<void*> Actions::reserve(std::uint64_t bytes, const AllocOptions& options)
   return block->data;
 }
 
-void Actions::later(void* dest, const void* value, std::size_t bytes) {
+void Actions::set_bytes(void* dest, const void* value, std::size_t bytes) {
   values_.reserve(values_.size() + 1);
   const auto* const from = static_cast<const std::byte*>(value);
   const std::size_t at = bytes_.size();

@@ -85,7 +85,8 @@ TEST(tx_crash, fields_are_stored_together_or_not) {
 }
 
 TEST(tx_crash, overwritten_bytes_have_a_value_once_they_are_counted) {
-  expect_sound(kAppends, {kReady, kData, kCommit, kRestored, kRetired});
+  constexpr Fence kOverwritten = {"overwritten bytes", "commit returns"};
+  expect_sound(kAppends, {kOverwritten, kReady, kData, kCommit, kRestored, kRetired});
 }
 
 TEST(tx_crash, what_a_savepoint_undoes_has_no_effect) {

@@ -11,12 +11,7 @@ Engine::Engine(pm::PoolFile& file, pm::Lanes& lanes, heap::Heap& heap)
   lanes_.set_lane_end([this](pm::Lane& lane) {
     Txn* txn = txns_[lane.id.value].load(std::memory_order_acquire);
     if (txn != nullptr && txn->active() && !TENUTO_PLANT("tx_open_transaction_handed_on")) {
-      if (watch_ != nullptr) {
-        watch_->say(
-            "a thread ended with an open transaction, which is rolled back: commit or abort "
-            "it in the thread that began it",
-            txn->place());
-      }
+      if (watch_ != nullptr) watch_->left_open(*txn);
       txn->abandon();
     }
     heap_.fence_thread();  // Consistency::gc: nobody else would know of its last calls

@@ -129,9 +129,7 @@ std::string Txn::place() const {
   return "the transaction begun at " + std::string(file_name_) + ":" + std::to_string(line_);
 }
 
-void Txn::look_for_mistakes(const char* when) {
-  engine_.watch()->check(*this, std::string(when) + " " + place());
-}
+void Txn::look_for_mistakes(const char* when) { engine_.watch()->check(*this, when); }
 
 // An exception of a callback passes through. The transaction has ended all the same.
 void Txn::call_back(bool committed) {

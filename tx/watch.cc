@@ -10,6 +10,7 @@
 #include "heap/place.h"
 #include "pm/no_memory.h"
 #include "tenuto/mistakes.h"
+#include "tx/txn.h"
 
 namespace TENUTO_NS::tx {
 
@@ -44,53 +45,69 @@ void Watch::copy(Range r) {
   }
 }
 
+template <class F>
+void Watch::unless_ended(F&& f) noexcept {
+  if (!ended_ && !pm::had_memory(f)) ended_ = true;
+}
+
 void Watch::flushed(const void* p, std::size_t bytes) noexcept {
-  const std::lock_guard lock(mu_);
-  if (ended_) return;
-  const std::uint64_t at = file_.offset_of(p).value;
-  const std::uint64_t end = std::min(round_up(at + bytes, kLineBytes), file_.bytes());
-  ended_ = !pm::had_memory([&] { copy({round_down(at, kLineBytes), end}); });
-  if (ended_) file_.log(file_.path() + ": no memory to watch for mistakes any more");
-}
-
-void Watch::settle(Range r) {
-  const std::lock_guard lock(mu_);
-  if (!ended_) copy(r);
-}
-
-void Watch::cover(const Txn& txn, Range r, bool added) {
-  const heap::Place place = heap_.look({r.begin});
-  {
+  unless_ended([&] {
+    const std::uint64_t at = file_.offset_of(p).value;
+    const std::uint64_t end = std::min(round_up(at + bytes, kLineBytes), file_.bytes());
     const std::lock_guard lock(mu_);
-    ranges_[&txn].push_back(r);
-    // What was in a new block does not matter; its pages may have been given back meanwhile.
-    if (!added && !ended_) copy({place.begin.value, place.begin.value + place.bytes});
-  }
-  using What = heap::Place::What;
-  // The store's transactions are over its own blocks, the head and what the heap keeps.
-  if (!added || place.derived || place.what == What::head || place.what == What::inner) return;
-  using Use = heap::Place::Use;
-  const char* why = nullptr;
-  if (place.what != What::block) {
-    why = "no object is there: is the pointer one of this pool, and not copied as bytes?";
-  } else if (place.use == Use::free) {
-    why = "the object there was freed: a pointer to it is still in use";
-  } else if (r.end > place.begin.value + place.bytes) {
-    why = "the range goes on behind the end of its object";
-  }
-  if (why == nullptr) return;
-  say(std::string("a range was added to a transaction, and ") + why,
-      std::to_string(r.end - r.begin) + " bytes; " + place.text({r.begin}));
+    copy({round_down(at, kLineBytes), end});
+  });
 }
 
-void Watch::forget(const Txn& txn) {
-  const std::lock_guard lock(mu_);
-  const auto mine = ranges_.find(&txn);
-  if (mine == ranges_.end()) return;
-  for (const Range r : mine->second) {
-    if (!ended_) copy(r);
-  }
-  ranges_.erase(mine);
+void Watch::settle(Range r) noexcept {
+  unless_ended([&] {
+    const std::lock_guard lock(mu_);
+    copy(r);
+  });
+}
+
+void Watch::cover(const Txn& txn, Range r, bool added) noexcept {
+  unless_ended([&] {
+    const heap::Place place = heap_.look({r.begin});
+    {
+      const std::lock_guard lock(mu_);
+      ranges_[&txn].push_back(r);
+      // What was in a new block does not matter; its pages may have been given back meanwhile.
+      if (!added) copy({place.begin.value, place.begin.value + place.bytes});
+    }
+    using What = heap::Place::What;
+    // The store's transactions are over its own blocks, the head and what the heap keeps.
+    if (!added || place.derived || place.what == What::head || place.what == What::inner) return;
+    const char* why = nullptr;
+    if (place.what != What::block) {
+      why = "no object is there: is the pointer one of this pool, and not copied as bytes?";
+    } else if (place.use == heap::Place::Use::free) {
+      why = "the object there was freed: a pointer to it is still in use";
+    } else if (r.end > place.begin.value + place.bytes) {
+      why = "the range goes on behind the end of its object";
+    }
+    if (why == nullptr) return;
+    say(std::string("a range was added to a transaction, and ") + why,
+        std::to_string(r.end - r.begin) + " bytes; " + place.text({r.begin}));
+  });
+}
+
+void Watch::forget(const Txn& txn) noexcept {
+  unless_ended([&] {
+    const std::lock_guard lock(mu_);
+    const auto mine = ranges_.find(&txn);
+    if (mine == ranges_.end()) return;
+    for (const Range r : mine->second) copy(r);
+    ranges_.erase(mine);
+  });
+}
+
+void Watch::left_open(const Txn& txn) noexcept {
+  unless_ended([&] {
+    say("a thread ended with an open transaction, which is rolled back: commit or abort it in the "
+        "thread that began it",
+        txn.place());
+  });
 }
 
 bool Watch::covered(std::uint64_t at) const {
@@ -100,26 +117,26 @@ bool Watch::covered(std::uint64_t at) const {
   });
 }
 
-void Watch::check(const Txn& txn, const std::string& when) {
-  FoundByBlock found;
-  {
-    const std::lock_guard lock(mu_);
-    if (ended_) return;
-    const std::uint64_t chunks = round_up(file_.bytes(), kChunkBytes) / kChunkBytes;
-    std::set<std::uint64_t> wanted;
-    for (const Range r : ranges_[&txn]) wanted.insert(r.begin / kChunkBytes);
-    for (std::uint64_t i = 0; i < std::min(chunks, kChunksAtOnce); ++i) {
-      wanted.insert(next_++ % chunks);
+void Watch::check(const Txn& txn, const char* when) noexcept {
+  unless_ended([&] {
+    FoundByBlock found;
+    {
+      const std::lock_guard lock(mu_);
+      const std::uint64_t chunks = round_up(file_.bytes(), kChunkBytes) / kChunkBytes;
+      std::set<std::uint64_t> wanted;
+      for (const Range r : ranges_[&txn]) wanted.insert(r.begin / kChunkBytes);
+      for (std::uint64_t i = 0; i < std::min(chunks, kChunksAtOnce); ++i) {
+        wanted.insert(next_++ % chunks);
+      }
+      for (const std::uint64_t chunk : wanted) compare_chunk(chunk, found);
     }
-    for (const std::uint64_t chunk : wanted) compare_chunk(chunk, found);
-  }
-  for (const auto& [block, f] : found) {
-    say("an object was changed, and the change was neither added to a transaction nor flushed: "
-        "call "
-        "Transaction::add before the store, or make the member a field (tenuto/p.h)",
-        std::to_string(f.bytes) + " bytes from " + std::to_string(f.first - block) + " on in the " +
-            f.block + "; found at the " + when);
-  }
+    for (const auto& [block, f] : found) {
+      say("an object was changed, and the change was neither added to a transaction nor flushed: "
+          "call Transaction::add before the store, or make the member a field (tenuto/p.h)",
+          std::to_string(f.bytes) + " bytes from " + std::to_string(f.first - block) +
+              " on in the " + f.block + "; found at the " + when + " " + txn.place());
+    }
+  });
 }
 
 void Watch::compare_chunk(std::uint64_t chunk, FoundByBlock& found) {
@@ -167,12 +184,10 @@ void Watch::compare_line(std::uint64_t line, FoundByBlock& found) {
   }
 }
 
-void Watch::say(std::string what, std::string where) const {
+void Watch::say(const std::string& what, const std::string& where) const {
   Report report;
-  static_cast<void>(fail(Status::invalid_argument, &report, std::move(what),
-                         file_.path() + ", " + std::move(where)));
-  // NOLINTNEXTLINE(bugprone-exception-escape): a handler may not throw
-  [&]() noexcept { handler_(report); }();
+  static_cast<void>(fail(Status::invalid_argument, &report, what, file_.path() + ", " + where));
+  handler_(report);
 }
 
 }  // namespace TENUTO_NS::tx

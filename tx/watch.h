@@ -10,6 +10,7 @@
 // found some transactions later. The traced build has no watch: there the explorer sees each store.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -39,18 +40,19 @@ class Watch final : public pm::FlushWatch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // Copies the lines. Without memory the watch ends, and says so in the log.
+  // No call throws: commits, aborts and flushes must not. Without memory the watch ends.
   void flushed(const void* p, std::size_t bytes) noexcept override;
 
   // From now on the transaction may store to the range. A mistake: `added`, and no object is there.
-  void cover(const Txn& txn, Range r, bool added);
+  void cover(const Txn& txn, Range r, bool added) noexcept;
   // The transaction ended. What it stored, and what remains of blocks that it gave back, is right.
-  void forget(const Txn& txn);
+  void forget(const Txn& txn) noexcept;
   // The bytes are right as they are.
-  void settle(Range r);
+  void settle(Range r) noexcept;
   // Compares. `when`: what ends now, for the report.
-  void check(const Txn& txn, const std::string& when);
-  void say(std::string what, std::string where) const;
+  void check(const Txn& txn, const char* when) noexcept;
+  // A thread ended before its transaction did.
+  void left_open(const Txn& txn) noexcept;
 
  private:
   static constexpr std::uint64_t kChunkBytes = kHugeBytes;
@@ -63,6 +65,9 @@ class Watch final : public pm::FlushWatch {
   };
   using FoundByBlock = std::map<std::uint64_t, Found>;
 
+  template <class F>
+  void unless_ended(F&& f) noexcept;
+  void say(const std::string& what, const std::string& where) const;
   const std::byte* copy_of(std::uint64_t offset) const;
   void copy(Range r);
   bool covered(std::uint64_t at) const;
@@ -73,7 +78,7 @@ class Watch final : public pm::FlushWatch {
   heap::Heap& heap_;
   const Handler handler_;
   std::mutex mu_;
-  bool ended_ = false;
+  std::atomic<bool> ended_ = false;                                         // there was no memory
   std::unordered_map<std::uint64_t, std::unique_ptr<std::byte[]>> chunks_;  // absent: zeros
   std::map<const Txn*, std::vector<Range>> ranges_;
   std::uint64_t next_ = 0;  // the chunk to compare next, in a large pool

@@ -42,9 +42,10 @@ inline const Script kFields = {Op::field_stores, Op::field_link,  Op::abort_fiel
                                Op::field_link,   Op::unlink,      Op::field_many,   Op::transfer,
                                Op::abort_fields, Op::field_stores};
 
-inline const Script kAppends = {Op::append,       Op::append, Op::abort_append, Op::append,
-                                Op::field_stores, Op::append, Op::abort_append, Op::append,
-                                Op::append,       Op::append, Op::append,       Op::append};
+inline const Script kAppends = {Op::fill_unused, Op::append,       Op::append, Op::abort_append,
+                                Op::append,      Op::field_stores, Op::append, Op::abort_append,
+                                Op::append,      Op::append,       Op::append, Op::append,
+                                Op::append};
 
 inline const Script kSavepoints = {Op::link,        Op::link,        Op::link_typed_large,
                                    Op::part_undone, Op::part_undone, Op::part_undone};

@@ -94,6 +94,7 @@ void WorldState::apply(Op op, std::uint64_t choice) {
     case Op::abort_overflow:
     case Op::abort_fields:
     case Op::abort_append:
+    case Op::fill_unused:
     case Op::cancel_many:
     case Op::drain:
     case Op::sparse:
@@ -296,6 +297,10 @@ Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldS
       return Status::aborted;
     case Op::part_undone:
       return part_undone(tx, w, p, choice, after);
+    case Op::fill_unused:
+      TENUTO_TRY(tx.overwrite(&w.slot[w.used], sizeof w.slot[0]));
+      w.slot[w.used] = choice;
+      return Status::ok;
     case Op::append:
       return append(tx, w);
     case Op::abort_append:

@@ -42,6 +42,7 @@ enum class Op {
   abort_fields,
   part_undone,   // stores, a free, an allocation and fields, and back to a savepoint before them
   append,        // overwrite: a slot without a value gets one, and a field counts it
+  fill_unused,   // overwrite, and nothing else
   abort_append,  // the same, rolled back
   drain,         // empty the lane's limbo, and give back its log frames
 };

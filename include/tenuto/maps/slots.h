@@ -24,7 +24,7 @@ namespace TENUTO_NS::slots {
 // each: first the used slots in the order of their keys, then the free ones. (The permutation of
 // Masstree: Mao, Kohler, Morris, EuroSys 2012.)
 //   the 15 numbers are 0..14, each once                                                       (S1)
-class Permutation {
+class TENUTO_API Permutation {
  public:
   static constexpr unsigned kSlots = 15;
   static constexpr std::uint64_t kEmpty = 0xEDCBA98765432100;  // all are free
@@ -39,12 +39,12 @@ class Permutation {
   constexpr unsigned next_free() const { return slot(count()); }
 
   // The next free slot gets this rank. REQUIRES: rank <= count() < kSlots.
-  TENUTO_API Permutation inserted(unsigned rank) const;
+  Permutation inserted(unsigned rank) const;
   // The slot of this rank becomes the last free one. REQUIRES: rank < count().
-  TENUTO_API Permutation erased(unsigned rank) const;
+  Permutation erased(unsigned rank) const;
   // The slots of the ranks from `count` on become the last free ones. REQUIRES: count <= count().
-  TENUTO_API Permutation kept(unsigned count) const;
-  TENUTO_API bool sound() const;  // (S1)
+  Permutation kept(unsigned count) const;
+  bool sound() const;  // (S1)
 
  private:
   std::uint64_t word_;
@@ -53,7 +53,7 @@ class Permutation {
 // The used slots of a bucket, and one byte of the hash of each: seven bytes of tags, and in the
 // top byte a bit for each used slot. Zero: all are free.
 //   the tag of a free slot is zero                                                            (S2)
-class Tags {
+class TENUTO_API Tags {
  public:
   static constexpr unsigned kSlots = 7;
 
@@ -74,9 +74,9 @@ class Tags {
   }
 
   // REQUIRES: the slot is free.
-  TENUTO_API Tags filled(unsigned slot, std::uint8_t tag) const;
-  TENUTO_API Tags emptied(unsigned slots) const;  // a bit for each slot
-  TENUTO_API bool sound() const;                  // (S2)
+  Tags filled(unsigned slot, std::uint8_t tag) const;
+  Tags emptied(unsigned slots) const;  // a bit for each slot
+  bool sound() const;                  // (S2)
 
  private:
   static constexpr unsigned kAll = (1u << kSlots) - 1;

@@ -231,6 +231,29 @@ TEST_P(MistakesTest, what_is_right_is_not_told) {
   ASSERT_EQ(store.close(), Status::ok);
 }
 
+// A flush may hold any lock of the heap, and a comparison asks the heap what is where.
+TEST_P(MistakesTest, threads_that_allocate_and_commit_do_not_wait_for_each_other) {
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 3; ++t) {
+    threads.emplace_back([this, t] {
+      for (std::uint64_t i = 0; i < 300; ++i) {
+        EXPECT_EQ(pool_->run([&](Transaction& tx) -> Status {
+          const Result<void*> block = tx.alloc(16 + i % 40 * 64, {.zero = true});
+          if (!block) return block.error();
+          node(t).field = i;
+          return tx.free(*block);
+        }),
+                  Status::ok);
+        Result<Reserved> block = pool_->reserve(1000 + i % 7 * 5000, {.zero = true});
+        if (!block) continue;
+        EXPECT_EQ(pool_->cancel(*block), Status::ok);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(said_, std::vector<std::string>{});
+}
+
 INSTANTIATE_TEST_SUITE_P(media, MistakesTest,
                          ::testing::Values(Medium::line, Medium::cache, Medium::journal),
                          [](const auto& medium) { return std::string(medium_name(medium.param)); });

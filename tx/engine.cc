@@ -24,7 +24,7 @@ Engine::~Engine() {
 }
 
 void Engine::watch(const Watch::Handler& handler) {
-  if (!kTraced && handler) watch_ = std::make_unique<Watch>(file_, heap_, handler);
+  if (Watch::kPossible && handler) watch_ = std::make_unique<Watch>(file_, heap_, handler);
 }
 
 Txn& Engine::make(const pm::Lane& lane) {

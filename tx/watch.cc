@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -119,7 +120,7 @@ bool Watch::covered(std::uint64_t at) const {
 
 void Watch::check(const Txn& txn, const char* when) noexcept {
   unless_ended([&] {
-    FoundByBlock found;
+    std::vector<Line> lines;
     {
       const std::lock_guard lock(mu_);
       const std::uint64_t chunks = round_up(file_.bytes(), kChunkBytes) / kChunkBytes;
@@ -128,8 +129,10 @@ void Watch::check(const Txn& txn, const char* when) noexcept {
       for (std::uint64_t i = 0; i < std::min(chunks, kChunksAtOnce); ++i) {
         wanted.insert(next_++ % chunks);
       }
-      for (const std::uint64_t chunk : wanted) compare_chunk(chunk, found);
+      for (const std::uint64_t chunk : wanted) compare_chunk(chunk, lines);
     }
+    FoundByBlock found;
+    for (const Line& line : lines) judge(line, found);
     for (const auto& [block, f] : found) {
       say("an object was changed, and the change was neither added to a transaction nor flushed: "
           "call Transaction::add before the store, or make the member a field (tenuto/p.h)",
@@ -139,48 +142,47 @@ void Watch::check(const Txn& txn, const char* when) noexcept {
   });
 }
 
-void Watch::compare_chunk(std::uint64_t chunk, FoundByBlock& found) {
+// REQUIRES: mu_ is held.
+void Watch::compare_chunk(std::uint64_t chunk, std::vector<Line>& lines) const {
   const std::uint64_t end = std::min((chunk + 1) * kChunkBytes, file_.bytes());
   for (std::uint64_t at = chunk * kChunkBytes; at < end; at += kFrameBytes) {
-    const std::byte* const copy = copy_of(at);
+    const std::byte* const copy = copy_of(at) == nullptr ? kZeros.data() : copy_of(at);
     const std::byte* const now = file_.at<std::byte>({at});
-    if (std::memcmp(now, copy == nullptr ? kZeros.data() : copy, kFrameBytes) == 0) continue;
-    for (std::uint64_t i = 0; i < kFrameBytes; i += kLineBytes) {
-      if (std::memcmp(now + i, copy == nullptr ? kZeros.data() : copy + i, kLineBytes) != 0) {
-        compare_line(at + i, found);
+    if (std::memcmp(now, copy, kFrameBytes) == 0) continue;
+    for (std::uint64_t line = 0; line < kFrameBytes; line += kLineBytes) {
+      if (std::memcmp(now + line, copy + line, kLineBytes) == 0) continue;
+      Line l{at + line, 0};
+      for (std::uint64_t i = 0; i < kLineBytes; ++i) {
+        const bool differs = now[line + i] != copy[line + i] && !covered(l.at + i);
+        l.differs |= std::uint64_t{differs} << i;
       }
+      if (l.differs != 0) lines.push_back(l);
     }
   }
 }
 
 // Notes what differs in allocated objects. Free memory, and what is not the program's, may differ.
 // One look for each block in the line: a look passes over all extents near it.
-void Watch::compare_line(std::uint64_t line, FoundByBlock& found) {
+void Watch::judge(const Line& line, FoundByBlock& found) {
   using heap::Place;
-  std::array<std::byte, kLineBytes> old{};
-  if (const std::byte* copy = copy_of(line)) std::memcpy(old.data(), copy, kLineBytes);
-  const auto differs = [&](std::uint64_t at) {
-    return *file_.at<std::byte>({at}) != old[at - line] && !covered(at);
-  };
-  for (std::uint64_t at = line; at < line + kLineBytes;) {
-    if (!differs(at)) {
-      ++at;
-      continue;
-    }
+  for (std::uint64_t left = line.differs; left != 0;) {
+    const std::uint64_t at = line.at + static_cast<unsigned>(std::countr_zero(left));
     const Place place = heap_.look({at});
     const bool block = place.what == Place::What::block;
-    const std::uint64_t behind = block ? place.begin.value + place.bytes : line + kLineBytes;
-    const Range rest{at, std::clamp(behind, at + 1, line + kLineBytes)};
-    at = rest.end;
+    const std::uint64_t line_end = line.at + kLineBytes;
+    const std::uint64_t behind = block ? place.begin.value + place.bytes : line_end;
+    const Range rest{at, std::clamp(behind, at + 1, line_end)};
+    const std::uint64_t after = rest.end - line.at;
+    const std::uint64_t here =
+        after == kLineBytes ? left : left & ((std::uint64_t{1} << after) - 1);
+    left &= ~here;
     if (block && !place.derived && place.use == Place::Use::reserved) continue;  // not ready
     if (block && !place.derived && place.use == Place::Use::allocated) {
       Found& f = found[place.begin.value];
       if (f.bytes == 0) f = {rest.begin, 0, place.text(place.begin)};
-      std::uint64_t last = rest.begin;
-      for (std::uint64_t i = rest.begin; i < rest.end; ++i) last = differs(i) ? i : last;
-      f.bytes += last + 1 - rest.begin;
+      f.bytes += static_cast<unsigned>(std::popcount(here));
     }
-    copy(rest);
+    settle(rest);
   }
 }
 

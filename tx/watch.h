@@ -8,6 +8,7 @@
 // Cost: each flush takes a lock and copies; each end of a transaction reads kChunksAtOnce chunks of
 // pool and copy, and those that it stored to. So in a pool above 64 MiB a stray store far away is
 // found some transactions later. The traced build has no watch: there the explorer sees each store.
+// A build with ThreadSanitizer has none either, because a comparison reads what others write.
 #pragma once
 
 #include <atomic>
@@ -24,8 +25,17 @@
 #include "file/pool_file.h"
 #include "heap/heap.h"
 #include "pm/media.h"
+#include "tenuto/persist.h"
 #include "tenuto/status.h"
 #include "tx/ranges.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define TENUTO_TX_RACES_SEEN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TENUTO_TX_RACES_SEEN 1
+#endif
+#endif
 
 namespace TENUTO_NS::tx {
 
@@ -34,6 +44,11 @@ class Txn;
 class Watch final : public pm::FlushWatch {
  public:
   using Handler = std::function<void(const Report&)>;
+#ifdef TENUTO_TX_RACES_SEEN
+  static constexpr bool kPossible = false;
+#else
+  static constexpr bool kPossible = !kTraced;
+#endif
 
   Watch(pm::PoolFile& file, heap::Heap& heap, Handler handler);
   ~Watch();
@@ -71,12 +86,17 @@ class Watch final : public pm::FlushWatch {
   const std::byte* copy_of(std::uint64_t offset) const;
   void copy(Range r);
   bool covered(std::uint64_t at) const;
-  void compare_chunk(std::uint64_t chunk, FoundByBlock& found);
-  void compare_line(std::uint64_t line, FoundByBlock& found);
+  struct Line {
+    std::uint64_t at;
+    std::uint64_t differs;  // a bit for each byte that no range covers
+  };
+  void compare_chunk(std::uint64_t chunk, std::vector<Line>& lines) const;
+  void judge(const Line& line, FoundByBlock& found);
 
   pm::PoolFile& file_;
   heap::Heap& heap_;
   const Handler handler_;
+  // The innermost lock: a flush may hold any other. So no call to the heap is made under it.
   std::mutex mu_;
   std::atomic<bool> ended_ = false;                                         // there was no memory
   std::unordered_map<std::uint64_t, std::unique_ptr<std::byte[]>> chunks_;  // absent: zeros

@@ -24,7 +24,7 @@
 // Cost: a copy of the pool in DRAM. The end of a transaction compares up to 64 MiB (in a larger
 // pool some further 64 MiB at each end, and what is near the transaction's own ranges), and each
 // flush takes a lock. For programs under development. The crash explorer (tenuto/crash.h) finds
-// more, in tests; its build ignores this option.
+// more, in tests; its build ignores this option, and so does a library with ThreadSanitizer.
 #pragma once
 
 #include "tenuto/abi.h"

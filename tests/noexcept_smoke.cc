@@ -6,7 +6,14 @@
 #include <cstdlib>
 #include <string>
 
+#include "tenuto/actions.h"
+#include "tenuto/concurrent_hash_map.h"
 #include "tenuto/kv.h"
+#include "tenuto/mistakes.h"
+#include "tenuto/ordered_map.h"
+#include "tenuto/queue.h"
+#include "tenuto/string.h"
+#include "tenuto/vector.h"
 
 namespace {
 

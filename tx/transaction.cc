@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "pm/no_memory.h"
 #include "tx/txn.h"
 
 namespace TENUTO_NS {
@@ -136,6 +137,10 @@ Result<Transaction::Savepoint> Transaction::savepoint() {
 Status Transaction::rollback_to(Savepoint point) {
   tx::Txn* const txn = open();
   return txn == nullptr ? why_not() : txn->rollback_to(point.number);
+}
+
+void Transaction::undo(Savepoint point) noexcept {
+  if (!pm::had_memory([&] { static_cast<void>(rollback_to(point)); })) abort();
 }
 
 Status Transaction::commit() { return commit(durability_); }

@@ -181,13 +181,13 @@ Status Txn::on_abort(std::function<void()> f) {
 }
 
 Status Txn::on_end(std::function<void(bool)> f) {
-  TENUTO_TRY(on_commit([f] { f(true); }));
-  try {
-    return on_abort([f = std::move(f)] { f(false); });
-  } catch (...) {
-    on_commit_.pop_back();
-    throw;
-  }
+  TENUTO_TRY(status());
+  std::function<void()> committed = [f] { f(true); };
+  std::function<void()> aborted = [f = std::move(f)] { f(false); };
+  if (on_abort_.size() == on_abort_.capacity()) on_abort_.reserve(2 * on_abort_.size() + 1);
+  on_commit_.push_back(std::move(committed));
+  on_abort_.push_back(std::move(aborted));
+  return Status::ok;
 }
 
 // --- how it ends ---------------------------------------------------------------------------------

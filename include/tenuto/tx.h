@@ -148,12 +148,7 @@ class TENUTO_API Transaction {
       Savepoint before;
       bool done = false;
       ~Undo() {
-        if (done) return;
-        try {
-          static_cast<void>(tx.rollback_to(before));
-        } catch (...) {  // no memory, or a callback
-          tx.abort();
-        }
+        if (!done) tx.undo(before);
       }
     } undo{*this, *before};
     Status s = body();
@@ -191,6 +186,8 @@ class TENUTO_API Transaction {
   friend class Actions;
   // Makes a reserved block that the caller owns one of this transaction, as alloc does.
   Status adopt(PoolOffset block, std::uint64_t bytes);
+  // rollback_to, or without memory for it abort.
+  void undo(Savepoint point) noexcept;
 
   // For p<T>. `at` is the field, and `target` what it points to, if it is a pointer. store_field
   // stores at once where no transaction of this thread is on the field's pool. load_field: false

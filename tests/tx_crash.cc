@@ -58,6 +58,10 @@ TEST(tx_crash, blocks_are_linked_or_free) {
   expect_sound(kBlocks, {kReady, kLateAlloc, kData, kCommit, kDrain, kDrained});
 }
 
+TEST(tx_crash, blocks_that_were_reserved_before_are_linked_or_free) {
+  expect_sound(kAdopted, {kReady, kData, kCommit});
+}
+
 TEST(tx_crash, blocks_with_types_are_found_when_they_are_linked) {
   expect_sound(kTypes, {kReady, kData, kCommit});
 }

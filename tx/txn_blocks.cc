@@ -46,7 +46,8 @@ Status Txn::adopt(PoolOffset block, std::uint64_t bytes) {
 void Txn::take_over(PoolOffset block, std::uint64_t bytes, bool typed) {
   if (Watch* const watch = engine_.watch()) [[unlikely]]
     watch->cover(*this, {block.value, block.value + bytes}, false);
-  log_.append(EntryHead::make(EntryKind::alloc, block, 0), nullptr);
+  if (!TENUTO_PLANT("tx_adopted_block_has_no_entry"))
+    log_.append(EntryHead::make(EntryKind::alloc, block, 0), nullptr);
   alloc_pending_ = true;
   any_typed_ = any_typed_ || typed;
   new_blocks_.add(block, bytes);

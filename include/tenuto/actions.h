@@ -76,10 +76,11 @@ class TENUTO_API Actions {
   // publish will free the object.
   void free(const void* object);
 
-  // Does all of it, in a transaction; with an open one of this thread on the pool, in that. Then
-  // the list is empty. ok | full, invalid_argument (a place outside the pool, or no object to free)
-  // | others as Transaction::commit: nothing was done, and all blocks are free again. Durable on
-  // return. Cost: three fences, and the lines of a transaction with the same contents.
+  // Does all of it, in a transaction; with an open one of this thread on the pool, in that, which
+  // is rolled back if this fails. Then the list is empty. ok | full, invalid_argument (a place
+  // outside the pool, or no object to free) | others as Transaction::commit: nothing was done, and
+  // all blocks are free again. Durable on return. Cost: three fences, and the lines of a
+  // transaction with the same contents.
   Status publish();
   // Gives the reserved blocks back and forgets the rest.
   void cancel() noexcept;

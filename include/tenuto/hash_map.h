@@ -27,8 +27,7 @@
 // Cost, K and V of 8 bytes (tests/maps_test.cc): an insert or erase is 3 fences and 5 or 6 lines.
 // With the splits, one at each fourth insert, it is 8.2 lines on average. A new segment of buckets
 // is flushed as a whole, 64 KiB at most. All of a transaction's calls share the 3 fences, unless
-// one fills a slot that another one emptied. A lookup takes up to one and a half times as long as
-// that of std::unordered_map in DRAM.
+// one fills a slot that another one emptied.
 //
 // Space: 35 bytes for each entry of 16 while it grows. The buckets stay when entries are erased;
 // clear frees them.

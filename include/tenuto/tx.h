@@ -138,7 +138,8 @@ class TENUTO_API Transaction {
   Result<Savepoint> savepoint();
   Status rollback_to(Savepoint point);
   // Runs body() -> Status. Any other status than ok, or an exception, undoes what it did, and is
-  // passed on; the transaction goes on, unless body aborted it, or the way back had no memory.
+  // passed on; the transaction goes on, unless body aborted it, or the way back had no memory. An
+  // exception of a callback on the way back ends the program.
   template <class Body>
   Status attempt(Body&& body) {
     const Result<Savepoint> before = savepoint();

@@ -2,8 +2,8 @@
 // registers its mapping here. The cold path of persist.h looks ranges up.
 //
 // A medium decides only how flush and fence leave the process. The code above is the same for all
-// media. While all open pools are on `line` (with CLWB), or all on `cache`, flushes take the inline
-// path and never come here.
+// media. While all open pools are on `line` (with CLWB), or all on `cache`, and none is watched,
+// flushes take the inline path and never come here.
 #pragma once
 
 #include <cstddef>

@@ -1,13 +1,19 @@
 #include "tenuto/actions.h"
 
-#include "pm/plant.h"
 #include "store/pool/pool_impl.h"
 
 namespace TENUTO_NS {
 
+namespace {
+template <class T>
+void make_room_in(std::vector<T>& v) {
+  if (v.size() == v.capacity()) v.reserve(2 * v.size() + 8);
+}
+}  // namespace
+
 Result<void*> Actions::reserve(std::uint64_t bytes, const AllocOptions& options) {
-  blocks_.reserve(blocks_.size() + 1);
-  sizes_.reserve(blocks_.capacity());
+  make_room_in(blocks_);
+  make_room_in(sizes_);
   const Result<Reserved> block = pool_.reserve(bytes, options);
   if (!block) return block.error();
   blocks_.push_back(*block);
@@ -16,7 +22,7 @@ Result<void*> Actions::reserve(std::uint64_t bytes, const AllocOptions& options)
 }
 
 void Actions::set_bytes(void* dest, const void* value, std::size_t bytes) {
-  values_.reserve(values_.size() + 1);
+  make_room_in(values_);
   const auto* const from = static_cast<const std::byte*>(value);
   const std::size_t at = bytes_.size();
   bytes_.insert(bytes_.end(), from, from + bytes);

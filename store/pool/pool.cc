@@ -61,7 +61,7 @@ void settle(const PoolImpl& impl, const PointerWord auto& word, bool fresh = fal
   const std::uint64_t at = impl.file->offset_of(&word).value;
   watch->settle({at, at + sizeof word});
   const void* const block = word.decode(&word, word.raw);
-  if (fresh && block != nullptr) settle(impl, impl.file->offset_of(block));
+  if (fresh && impl.file->contains(block)) settle(impl, impl.file->offset_of(block));
 }
 template <PointerWord W>
 void settle(const PoolImpl& impl, const Words<W>& words, bool fresh = false) {

@@ -27,6 +27,8 @@ inline const Script kTransfers = {Op::transfer, Op::transfer, Op::one_by_one, Op
 inline const Script kBlocks = {Op::link,    Op::replace, Op::late_link, Op::cancel,     Op::unlink,
                                Op::replace, Op::link,    Op::unlink,    Op::link_large, Op::drain,
                                Op::link,    Op::unlink,  Op::replace};
+inline const Script kAdopted = {Op::link_adopted, Op::transfer,     Op::link_adopted,
+                                Op::unlink,       Op::link_adopted, Op::link_adopted};
 inline const Script kTypes = {
     Op::link_typed,   Op::link_typed,       Op::replace,          Op::link_typed,
     Op::abort_stores, Op::unlink,           Op::link_typed_large, Op::drain,

@@ -40,6 +40,7 @@ void WorldState::apply(Op op, std::uint64_t choice) {
     case Op::link:
     case Op::late_link:
     case Op::link_page:
+    case Op::link_adopted:
     case Op::link_large:
       tag[p.d] = p.tag;
       type[p.d] = 0;
@@ -311,12 +312,30 @@ Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldS
       TENUTO_TRY(tx.overwrite(&w.slot[w.used - 1], sizeof w.slot[0]));
       w.slot[w.used - 1] = 99;
       return Status::aborted;
+    case Op::link_adopted:
     case Op::cancel_many:
     case Op::drain:
     case Op::sparse:
       return Status::ok;
   }
   return Status::ok;
+}
+
+// The block is filled, and not flushed, before the transaction begins.
+Status link_adopted(TxParts& p, World& w, std::uint64_t choice, const WorldState& after) {
+  const Picks at(choice);
+  const auto block = p.heap->reserve(64, heap::Kind::logged);
+  if (!block) return block.error();
+  auto* const fresh = p.file->at<std::uint64_t>(block->offset);
+  *fresh = after.tag[at.d];
+  return p.run([&](Transaction& tx) -> Status {
+    TENUTO_TRY(p.engine->mine().adopt(block->offset, 64));
+    Ptr<std::uint64_t>& dest = w.dest[at.d];
+    if (dest) TENUTO_TRY(tx.destroy(dest.get()));
+    TENUTO_TRY(tx.add(dest));
+    dest = fresh;
+    return Status::ok;
+  });
 }
 
 }  // namespace
@@ -333,6 +352,7 @@ Status perform(TxParts& p, World& w, Op op, std::uint64_t choice, const WorldSta
     const auto none = p.heap->reserve(p.file->bytes() - (1u << 20), heap::Kind::logged);
     return !none && none.error() == Status::full ? Status::ok : Status::invalid_argument;
   }
+  if (op == Op::link_adopted) return link_adopted(p, w, choice, after);
   const Status s = p.run([&](Transaction& tx) { return body(tx, w, op, choice, after); });
   return s == Status::aborted && after.shown_by(w) ? Status::ok : s;
 }

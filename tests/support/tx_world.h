@@ -27,6 +27,7 @@ enum class Op {
   link_large,  // make an extent
   link_typed,  // make a block with one of three types
   link_typed_large,
+  link_adopted,  // a block that was reserved before the transaction, as Actions do
   batch,         // many add_later and one ready, as the store does
   overflow,      // more entries than the lane's area holds
   abort_stores,  // roll back after in-place stores, an allocation and a free

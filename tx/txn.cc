@@ -53,7 +53,12 @@ constexpr std::uint64_t kLimboBytesMax = 4u << 20;
 }  // namespace
 
 Txn::Txn(Engine& engine, pm::PoolFile& file, heap::Heap& heap, const pm::Lane& lane)
-    : engine_(engine), file_(file), heap_(heap), lane_(lane), log_(file, heap, lane) {
+    : engine_(engine),
+      file_(file),
+      heap_(heap),
+      lane_(lane),
+      log_(file, heap, lane),
+      decisions_(file, heap, lane) {
   const TxLine& line = tx_line(lane);
   const bool sound = line.committed.sound(salt_of(lane.id, WordPlace::committed)) &&
                      line.frees_done.sound(salt_of(lane.id, WordPlace::frees_done));
@@ -64,7 +69,9 @@ Txn::Txn(Engine& engine, pm::PoolFile& file, heap::Heap& heap, const pm::Lane& l
   committed_ = line.committed.number();
 }
 
-Txn::~Txn() = default;
+Txn::~Txn() {
+  if (joint_ != nullptr && depth_ > 0 && !file_.forked()) joint_->lose(*this);
+}
 
 Status Txn::begin() {
   if (file_.forked()) return Status::forked;
@@ -81,6 +88,32 @@ Status Txn::begin() {
   log_.start(committed_ + 1);
   depth_ = 1;
   pm::trace_tx(pm::TraceTx::begun);
+  return Status::ok;
+}
+
+// Both pools are marked before: an older version must not open what it would not understand.
+Status Txn::begin_with(Txn& first) {
+  if (&first == this) return begin();
+  TENUTO_TRY(first.status());
+  if (depth_ > 0 && (joint_ == nullptr || joint_ != first.joint_)) return Status::invalid_argument;
+  if (depth_ > 0) return begin();
+  TENUTO_TRY(file_.writable());
+  std::shared_ptr<Joint> joint = first.joint_;
+  if (joint == nullptr) {
+    joint = std::make_shared<Joint>(first);
+    first.also_.clear();
+    joint->make_room();
+    joint->add(first);
+  }
+  if (joint->has_pool(file_.superblock().pool_id)) return Status::invalid_argument;
+  joint->make_room();
+  TENUTO_TRY(first.file_.mark_joint());
+  TENUTO_TRY(file_.mark_joint());
+  TENUTO_TRY(begin());
+  depth_ = 2;  // the outer level is the joint's
+  joint->add(*this);
+  first.joint_ = joint;
+  joint_ = std::move(joint);
   return Status::ok;
 }
 
@@ -252,19 +285,32 @@ void Txn::commit_outermost() {
   }
   if (undo_pending_ || alloc_pending_) fence("last entries", "allocation bits");
   if (TENUTO_PLANT("tx_commit_record_before_data")) write_header(s - 1, s);
+  store_bits();
+  flush_modified(!TENUTO_PLANT("tx_new_blocks_not_flushed"));
+  dirty_.fence("modified data", "commit record");
+  store_record();
+  fence("commit record", "freed bits");
+  finish_commit();
+}
+
+// REQUIRES: all entries are durable.
+void Txn::store_bits() {
   for (const NewBlock& b : new_blocks_) {
     if (!b.cancelled) dirty_.add(heap_.mark_allocated(b.offset));
   }
-  const bool early = TENUTO_PLANT("tx_bits_freed_before_commit");
-  for (const heap::Block& b : freed_) {
-    if (early) dirty_.add(heap_.mark_free(b.offset));
-  }
-  flush_modified(!TENUTO_PLANT("tx_new_blocks_not_flushed"));
-  dirty_.fence("modified data", "commit record");
+  if (!TENUTO_PLANT("tx_bits_freed_before_commit")) return;
+  for (const heap::Block& b : freed_) dirty_.add(heap_.mark_free(b.offset));
+}
+
+void Txn::store_record() {
+  const std::uint64_t s = log_.sequence();
   const bool frees = !freed_.empty() && !TENUTO_PLANT("tx_frees_done_before_durable");
   write_header(frees ? s - 1 : s, s);
-  fence("commit record", "freed bits");
-  committed_ = s;
+}
+
+// REQUIRES: the commit record is durable.
+void Txn::finish_commit() {
+  committed_ = log_.sequence();
   if (TENUTO_PLANT("tx_fields_stored_after_the_commit_record")) store_waiting();
   release_limbo();
   for (const NewBlock& b : new_blocks_) {
@@ -274,7 +320,7 @@ void Txn::commit_outermost() {
     if (!TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(b.offset);
   }
   for (const heap::Block& b : freed_) {
-    if (!early) dirty_.add(heap_.mark_free(b.offset));
+    if (!TENUTO_PLANT("tx_bits_freed_before_commit")) dirty_.add(heap_.mark_free(b.offset));
     limbo_bytes_ += b.bytes;
   }
   limbo_.swap(freed_);
@@ -288,6 +334,7 @@ void Txn::roll_back() {
     look_for_mistakes("abort of");
   if (log_.size() > 0) {
     const std::uint64_t s = log_.sequence();
+    decisions_.withdraw();
     log_.restore();
     flush_modified(false);
     dirty_.fence("restored bytes", "retirement");
@@ -319,12 +366,19 @@ void Txn::drain() {
 void Txn::trim(std::size_t keep) {
   TENUTO_ASSERT(depth_ == 0 && limbo_.empty());
   log_.trim(keep);
+  if (keep == 0) decisions_.trim();
+  stats_.decisions.store(decisions_.waiting(), std::memory_order_relaxed);
   stats_.frames.store(log_.frames(), std::memory_order_relaxed);
 }
 
 void Txn::adopt_frames(std::size_t area, FrameChain chain) {
   log_.adopt_frames(area, std::move(chain));
   stats_.frames.store(log_.frames(), std::memory_order_relaxed);
+}
+
+void Txn::adopt_decisions(PoolOffset frame) {
+  decisions_.adopt(frame);
+  stats_.decisions.store(decisions_.waiting(), std::memory_order_relaxed);
 }
 
 }  // namespace TENUTO_NS::tx

@@ -67,7 +67,11 @@ CrashExplorer::CrashExplorer(const CrashOptions& options, std::string directory)
 CrashExplorer::~CrashExplorer() {
   ::munmap(report_, sizeof(WorkerReport));
   ::close(stderr_fd_);
-  ::unlink(pool_.c_str());
+  remove_pools();
+}
+
+void CrashExplorer::remove_pools() const {
+  for (std::size_t f = 0; f < options_.files; ++f) ::unlink(crash_path(pool_, f).c_str());
 }
 
 CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
@@ -79,12 +83,17 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
   r.clear_fences();
   setup(pool_);
   check_ = &check;
-  image_.emplace(pool_, directory_ + "/image");
-  struct stat st {};
-  TENUTO_ASSERT(::stat(pool_.c_str(), &st) == 0);
+  TENUTO_ASSERT(options_.files >= 1 && options_.files <= kCrashFilesMax);
+  image_.emplace(pool_, directory_ + "/image", options_.files);
+  std::vector<TraceFile> watched;
+  for (std::size_t f = 0; f < options_.files; ++f) {
+    struct stat st {};
+    TENUTO_ASSERT(::stat(crash_path(pool_, f).c_str(), &st) == 0);
+    watched.push_back({st.st_dev, st.st_ino, (*image_)[f].durable()});
+  }
   for (const std::string& name : options_.plants) plant(name);
   r.set_mutation(options_.mutation);
-  r.watch(st.st_dev, st.st_ino, this, image_->durable(),
+  r.watch(watched, this,
           {.locked_instructions_fence = options_.locked_instructions_fence,
            .lint = options_.lint && options_.mode != CrashMode::kill,
            .flush_sectors = options_.mode == CrashMode::page});
@@ -120,7 +129,7 @@ void CrashExplorer::expect_points_of(const CrashRunner::Setup& setup,
   result_ = {};
   invoked_ = acknowledged_ = changes_ = order_before_ = image_hash_ = 0;
   model_told_ = false;
-  ::unlink(pool_.c_str());
+  remove_pools();
 }
 
 void CrashExplorer::show_progress() {
@@ -202,10 +211,11 @@ void CrashExplorer::floor_raised(const LineLog& log, const LineWords& old_floor)
   image_->set_durable(log.line, log.floor);
 }
 
-const std::byte* CrashExplorer::resized(std::uint64_t bytes) {
-  if (bytes > image_->bytes()) server_.stop();  // its mapping is too short
-  image_->resize(bytes);
-  return image_->durable();
+const std::byte* CrashExplorer::resized(std::size_t file, std::uint64_t bytes) {
+  ExploreImage& image = (*image_)[file];
+  if (bytes > image.bytes()) server_.stop();  // its mapping is too short
+  image.resize(bytes);
+  return image.durable();
 }
 
 std::uint64_t CrashExplorer::model_hash() const {

@@ -20,20 +20,27 @@ void CrashExplorer::compare_memory(const std::string& where) {
     add_unseen(where, "recovery or check changed a line without a recorded store", *line);
     image_->restore_all();
   }
-  const std::byte* memory = r.mapped();
+  for (std::size_t f = 0; f < options_.files; ++f) compare_mapped(where, f);
+}
+
+void CrashExplorer::compare_mapped(const std::string& where, std::size_t file) {
+  const Recorder& r = Recorder::instance();
+  const std::byte* memory = r.mapped(file);
   if (memory == nullptr) return;
-  const int pool = ::open(pool_.c_str(), O_RDONLY | O_CLOEXEC);
+  const ExploreImage& image = (*image_)[file];
+  const int pool = ::open(crash_path(pool_, file).c_str(), O_RDONLY | O_CLOEXEC);
   TENUTO_ASSERT(pool >= 0);
-  image_->for_each_frame(pool, [&](std::uint64_t at) {
-    if (at >= r.mapped_bytes()) return;
-    const std::uint64_t n = std::min<std::uint64_t>(kFrameBytes, r.mapped_bytes() - at);
-    if (std::memcmp(memory + at, image_->durable() + at, n) == 0) return;
+  image.for_each_frame(pool, [&](std::uint64_t at) {
+    if (at >= r.mapped_bytes(file)) return;
+    const std::uint64_t n = std::min<std::uint64_t>(kFrameBytes, r.mapped_bytes(file) - at);
+    if (std::memcmp(memory + at, image.durable() + at, n) == 0) return;
     for (std::uint64_t l = at; l < at + n; l += kLineBytes) {
-      const LineLog* log = r.find(l / kLineBytes);
-      const LineWords words = log != nullptr ? log->now : image_->durable_line(l / kLineBytes);
+      const std::uint64_t line = first_line(file) + l / kLineBytes;
+      const LineLog* log = r.find(line);
+      const LineWords words = log != nullptr ? log->now : image_->durable_line(line);
       const bool same = std::memcmp(memory + l, words.data(), kLineBytes) == 0;
-      if (!same && !r.stored_elsewhere(l / kLineBytes)) {
-        add_unseen(where, "the workload changed a line without a recorded store", l / kLineBytes);
+      if (!same && !r.stored_elsewhere(line)) {
+        add_unseen(where, "the workload changed a line without a recorded store", line);
       }
     }
   });
@@ -46,8 +53,9 @@ void CrashExplorer::add_unseen(const std::string& where, const std::string& what
   CrashFinding f;
   f.where = where;
   f.recovery = "recording";
-  f.what =
-      what + " (offset " + std::to_string(line * kLineBytes) + "); report it with pm::trace_store";
+  f.what = what + " (offset " + std::to_string(offset_of(line)) +
+           (options_.files == 1 ? "" : " of file " + std::to_string(file_of(line))) +
+           "); report it with pm::trace_store";
   f.point = point_;
   result_.findings.push_back(std::move(f));
 }

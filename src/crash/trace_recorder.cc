@@ -97,7 +97,7 @@ void Recorder::stop() {
     t->flush_lines = 0;
     t->dirty.clear();
     t->published.clear();
-    t->in_transaction = false;
+    t->transactions = 0;
   }
 }
 

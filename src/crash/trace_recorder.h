@@ -199,7 +199,7 @@ class Recorder {
     TraceCounts counts;
     std::unordered_set<std::uint64_t> dirty;  // lines with stores of its own, flushed or not
     std::vector<Published> published;         // since the last fence
-    bool in_transaction = false;
+    std::uint32_t transactions = 0;           // open ones, at most one of each pool
   };
   Recorder();
   static Thread& self();

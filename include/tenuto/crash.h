@@ -133,7 +133,8 @@ struct CrashOptions {
 class CrashImage {
  public:
   const std::string& path() const { return path_; }
-  // With several files the check opens those that it needs, in any order.
+  // With several files the check opens those that it needs, in any order. They have the names of
+  // the workload's files, in another folder.
   std::string path(std::size_t file) const { return crash_path(path_, file); }
   // The image in memory, for structures that need no open. It is mapped once for all checks. Stores
   // of a check are undone, like those of recovery. A check must not use it and open path(file) as

@@ -46,6 +46,7 @@ CrashExplorer::CrashExplorer(const CrashOptions& options, std::string directory)
     : options_(options),
       directory_(std::move(directory)),
       pool_(directory_ + "/pool"),
+      images_(directory_ + "/images"),
       choice_rng_(hash_mix(options.seed ^ 0x706f696e74)) {
   void* p = ::mmap(nullptr, sizeof(WorkerReport), PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -84,7 +85,8 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
   setup(pool_);
   check_ = &check;
   TENUTO_ASSERT(options_.files >= 1 && options_.files <= kCrashFilesMax);
-  image_.emplace(pool_, directory_ + "/image", options_.files);
+  TENUTO_ASSERT(::mkdir(images_.c_str(), 0700) == 0 || errno == EEXIST);
+  image_.emplace(pool_, images_ + "/pool", options_.files);
   std::vector<TraceFile> watched;
   for (std::size_t f = 0; f < options_.files; ++f) {
     struct stat st {};
@@ -117,6 +119,7 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
   result_.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   image_.reset();
+  ::rmdir(images_.c_str());
   return std::move(result_);
 }
 

@@ -88,6 +88,9 @@ class CrashExplorer final : public TraceObserver {
   const CrashOptions options_;
   const std::string directory_;
   const std::string pool_;  // the first file
+  // The images have the names of the pool files, in a folder of their own: so a pool that stores
+  // the name of another one in its folder finds that one's image.
+  const std::string images_;
   const CrashRunner::Check* check_ = nullptr;
   std::optional<ExploreFiles> image_;
   SeenStates seen_;

@@ -68,7 +68,7 @@ void Decisions::write(std::uint64_t sequence, const TxnName& part) {
 
 void Decisions::withdraw() {
   for (const std::size_t i : last_) {
-    if (!TENUTO_PLANT("tx_decision_not_withdrawn")) pm::clear_log_line(line(i));
+    pm::clear_log_line(line(i));
     waiting_[i] = false;
   }
   last_.clear();

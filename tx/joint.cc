@@ -80,6 +80,14 @@ void Joint::lose(Txn& gone) {
   }
 }
 
+Status Joint::ready() {
+  const auto waits = [](const Txn* p) { return p->undo_pending_; };
+  if (std::none_of(parts_.begin(), parts_.end(), waits)) return Status::ok;
+  fence("undo entries", "in-place stores");
+  for (Txn* p : parts_) p->entries_durable();
+  return Status::ok;
+}
+
 // --- commit --------------------------------------------------------------------------------------
 
 Status Joint::ready_to_commit() const {
@@ -144,8 +152,7 @@ void Joint::log_all() {
   }
   if (pending) fence("entries of all pools", "in-place stores and allocation bits");
   for (Txn* p : changed_) {
-    p->undo_pending_ = p->alloc_pending_ = false;
-    p->store_waiting();
+    p->entries_durable();
     p->store_bits();
   }
 }
@@ -222,8 +229,8 @@ void Joint::roll_back() {
 // Each part's callbacks, then its locks. No callback may begin a transaction on any of the pools.
 // An exception passes through; the parts behind it end without callbacks.
 void Joint::end(bool committed) {
-  pm::trace_tx(committed ? pm::TraceTx::committed : pm::TraceTx::aborted);
   for (Txn* p : parts_) {
+    pm::trace_tx(committed ? pm::TraceTx::committed : pm::TraceTx::aborted);
     p->depth_ = 0;
     p->in_callbacks_ = true;
   }

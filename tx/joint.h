@@ -28,6 +28,9 @@ class Joint {
   // back.
   void lose(Txn& gone);
 
+  // As Txn::ready, for the entries of all parts under one fence.
+  Status ready();
+
   // The leader ends, at its outermost level. Statuses as Txn::commit.
   Status commit();
   void roll_back();

@@ -220,7 +220,8 @@ Status decide(const pm::PoolFile& file, LaneLog& log, InDoubt in_doubt, Report* 
   log.open = false;
   log.decided = true;
   log.undo.clear();
-  log.redo_free.insert(log.redo_free.end(), log.freed_then.begin(), log.freed_then.end());
+  if (!TENUTO_PLANT("tx_frees_of_a_decided_part_forgotten"))
+    log.redo_free.insert(log.redo_free.end(), log.freed_then.begin(), log.freed_then.end());
   return Status::ok;
 }
 

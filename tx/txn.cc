@@ -193,12 +193,18 @@ Status Txn::overwrite(const void* p, std::size_t bytes) {
 
 Status Txn::ready() {
   TENUTO_TRY(status());
+  if (joint_ != nullptr) [[unlikely]]
+    return joint_->ready();
   if (undo_pending_) {
     fence("undo entries", "in-place stores");
-    undo_pending_ = alloc_pending_ = false;
-    store_waiting();
+    entries_durable();
   }
   return Status::ok;
+}
+
+void Txn::entries_durable() {
+  undo_pending_ = alloc_pending_ = false;
+  store_waiting();
 }
 
 Status Txn::on_commit(std::function<void()> f) {

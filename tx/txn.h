@@ -154,6 +154,7 @@ class Txn {
   void store_record();
   void finish_commit();
   void store_waiting();
+  void entries_durable();
   void take_over(PoolOffset block, std::uint64_t bytes, bool typed);
   void look_for_mistakes(const char* when);
   void roll_back();

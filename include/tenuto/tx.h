@@ -22,7 +22,8 @@
 //   TENUTO_TRY(to.commit());      // this level only, as that of an inner transaction
 //   return from.commit();         // both pools
 //
-// A part uses its own pool alone: its add, alloc, savepoints and callbacks. An abort of any of them
+// A part uses its own pool alone: its add, alloc, savepoints and callbacks. Only ready() of any of
+// them is for all. An abort of any of them
 // rolls all back, and so does a part whose level was not committed when the first one commits. If a
 // commit changed at least two pools, the one with the smallest id decides for the others (tx/
 // README.md). After a crash a part that was prepared asks it. So that pool must be open in the same

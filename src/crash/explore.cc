@@ -54,7 +54,7 @@ class OwnDirectory {
 };
 
 // Where a line is. With several files that needs the number of its file.
-std::string place(std::string offset, std::size_t file, std::size_t files) {
+std::string place(const std::string& offset, std::size_t file, std::size_t files) {
   return files == 1 ? offset : offset + " of file " + std::to_string(file);
 }
 

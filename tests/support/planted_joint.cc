@@ -20,7 +20,7 @@ const std::vector<Planted>& planted_joint_bugs() {
        kApart},
       {"tx_decision_overwritten_early", "two parts have one decision line", "joint_three", kApart},
       {"tx_new_blocks_of_a_part_not_flushed", "the blocks of all parts stay in the cache",
-       "joint_blocks", kApart},
+       "joint_blocks", "show no number of steps|a block leaked"},
       {"tx_frees_of_a_decided_part_forgotten",
        "a part that commits at its open does not finish its frees", "joint_blocks",
        "a block leaked"},

@@ -23,12 +23,16 @@
 //   return from.commit();         // both pools
 //
 // A part uses its own pool alone: its add, alloc, savepoints and callbacks. Only ready() of any of
-// them is for all. An abort of any of them
-// rolls all back, and so does a part whose level was not committed when the first one commits. If a
-// commit changed at least two pools, the one with the smallest id decides for the others (tx/
-// README.md). After a crash a part that was prepared asks it. So that pool must be open in the same
-// process first, else the open of the other returns in_doubt, changes nothing, and its report names
-// the pool; Pool::open_all finds the order. PoolOptions::in_doubt ends it without the other pool.
+// them is for all. An abort of any of them rolls all back, and so does a part whose level was not
+// committed when the first one commits.
+//
+// If a commit changed at least two pools, the one with the smallest id decides for the others
+// (tx/README.md). After a crash a part that was prepared asks it. So that pool must be open in the
+// same process first. Else the open of the other returns in_doubt, changes nothing, and its report
+// names the pool. Pool::open_all finds the order, and PoolOptions::in_doubt ends it without the
+// other pool. A pool keeps what it decided until the others have ended it; it looks for that when
+// it closes, so close the others after it (PoolInfo::decisions_waiting).
+//
 // Pools that are in a transaction together belong together: an older copy of one of them alone is
 // noticed only if it has to decide. Cost: one fence more than in one pool, for any number of pools;
 // on medium journal three syncs. Versions that know no such transactions refuse the pools from then

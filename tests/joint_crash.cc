@@ -37,7 +37,11 @@ TEST(joint_crash, an_abort_is_in_both_pools) {
 }
 
 TEST(joint_crash, logs_that_overflow_are_prepared_too) {
-  expect_explored(JointCrash(kJointLogs, 2).run(joint_crash_options()),
+  CrashOptions o = joint_crash_options();  // 50 lines are stored and not fenced at many points
+  o.product_max = o.samples_max = tx_scaled(6);
+  o.recovery_states_max = tx_scaled(2);
+  o.points_percent = 25;
+  expect_explored(JointCrash(kJointLogs, 2).run(o),
                   {kReady, kPrepared, kDecision, kParts, kFrame, kTrim});
 }
 

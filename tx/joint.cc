@@ -49,6 +49,32 @@ namespace TENUTO_NS::tx {
 
 // --- who is in it --------------------------------------------------------------------------------
 
+// Both pools are marked before: an older version must not open what it would not understand.
+Status Txn::begin_with(Txn& first) {
+  if (&first == this) return begin();
+  TENUTO_TRY(first.status());
+  if (depth_ > 0 && (joint_ == nullptr || joint_ != first.joint_)) return Status::invalid_argument;
+  if (depth_ > 0) return begin();
+  TENUTO_TRY(file_.writable());
+  std::shared_ptr<Joint> joint = first.joint_;
+  if (joint == nullptr) {
+    joint = std::make_shared<Joint>(first);
+    first.also_.clear();
+    joint->make_room();
+    joint->add(first);
+  }
+  if (joint->has_pool(file_.superblock().pool_id)) return Status::invalid_argument;
+  joint->make_room();
+  TENUTO_TRY(first.file_.mark_joint());
+  TENUTO_TRY(file_.mark_joint());
+  TENUTO_TRY(begin());
+  depth_ = 2;  // the outer level is the joint's
+  joint->add(*this);
+  first.joint_ = joint;
+  joint_ = std::move(joint);
+  return Status::ok;
+}
+
 bool Joint::has_pool(std::uint64_t pool_id) const {
   return std::any_of(parts_.begin(), parts_.end(),
                      [&](const Txn* p) { return p->file_.superblock().pool_id == pool_id; });

@@ -91,38 +91,11 @@ Status Txn::begin() {
   return Status::ok;
 }
 
-// Both pools are marked before: an older version must not open what it would not understand.
-Status Txn::begin_with(Txn& first) {
-  if (&first == this) return begin();
-  TENUTO_TRY(first.status());
-  if (depth_ > 0 && (joint_ == nullptr || joint_ != first.joint_)) return Status::invalid_argument;
-  if (depth_ > 0) return begin();
-  TENUTO_TRY(file_.writable());
-  std::shared_ptr<Joint> joint = first.joint_;
-  if (joint == nullptr) {
-    joint = std::make_shared<Joint>(first);
-    first.also_.clear();
-    joint->make_room();
-    joint->add(first);
-  }
-  if (joint->has_pool(file_.superblock().pool_id)) return Status::invalid_argument;
-  joint->make_room();
-  TENUTO_TRY(first.file_.mark_joint());
-  TENUTO_TRY(file_.mark_joint());
-  TENUTO_TRY(begin());
-  depth_ = 2;  // the outer level is the joint's
-  joint->add(*this);
-  first.joint_ = joint;
-  joint_ = std::move(joint);
-  return Status::ok;
-}
-
 // --- what a transaction logs ---------------------------------------------------------------------
 
-Status Txn::make_log_room() {
+Status Txn::make_log_room_slowly() {
   const Status s = log_.make_room();
-  if (s != Status::full) [[likely]]
-    return s;
+  if (s != Status::full) return s;
   engine_.reclaim(*this);
   return log_.make_room();
 }
@@ -166,13 +139,27 @@ Status Txn::log_later(const void* p, std::size_t bytes) {
 
 Status Txn::add_later(const void* p, std::size_t bytes) {
   TENUTO_TRY(status());
+  return add_bytes(p, bytes);
+}
+
+Status Txn::add_bytes(const void* p, std::size_t bytes) {
   if (!file_.contains(p)) return Status::invalid_argument;
-  const std::uint64_t begin = file_.offset_of(p).value;
-  if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
+  const Range r{file_.offset_of(p).value, file_.offset_of(p).value + bytes};
+  if (!file_.in_range({r.begin}, bytes) && !in_log_reach(file_, r.begin, bytes))
+    return Status::invalid_argument;
   if (Watch* const watch = engine_.watch()) [[unlikely]]
-    watch->cover(*this, {begin, begin + bytes}, true);
-  if (savepoints_.any()) savepoints_.save(file_.at<std::byte>({0}), {begin, begin + bytes});
-  return for_each_gap({begin, begin + bytes}, [this](Range gap) { return log_old_bytes(gap); });
+    watch->cover(*this, r, true);
+  if (savepoints_.any()) savepoints_.save(file_.at<std::byte>({0}), r);
+  // Most are one entry behind all others.
+  const bool one = r.begin >= added_.end() && new_blocks_.size() == 0;
+  if (!one || bytes > kEntryBytes || bytes == 0)
+    return for_each_gap(r, [this](Range gap) { return log_old_bytes(gap); });
+  added_.make_room();
+  TENUTO_TRY(make_log_room());
+  log_.append(EntryHead::make(EntryKind::undo, {r.begin}, bytes), p);
+  undo_pending_ = true;
+  added_.insert(r);
+  return Status::ok;
 }
 
 Status Txn::overwrite(const void* p, std::size_t bytes) {

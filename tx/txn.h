@@ -142,7 +142,9 @@ class Txn {
     const RangeSet::Answer fresh = new_blocks_.at(begin);
     return fresh.inside && begin + bytes <= fresh.until;
   }
-  Status make_log_room();
+  Status add_bytes(const void* p, std::size_t bytes);
+  Status make_log_room() { return log_.has_room() ? Status::ok : make_log_room_slowly(); }
+  Status make_log_room_slowly();
   Status log_old_bytes(Range r);
   template <class F>
   Status for_each_gap(Range r, F&& f);

@@ -84,9 +84,10 @@ class UndoLog {
   std::uint64_t sequence() const { return sequence_; }
   std::size_t size() const { return size_; }
 
+  bool has_room() const { return next_ != end_; }  // for one entry
   // Makes room for one entry. full: another log frame is needed and the pool has none; the log is
   // unchanged. Cost: one fence when a frame is taken for the first time.
-  Status make_room() { return next_ == end_ ? next_frame() : Status::ok; }
+  Status make_room() { return has_room() ? Status::ok : next_frame(); }
   // Writes and flushes one entry. REQUIRES: make_room() since the last entry. Cost: one line.
   void append(EntryHead head, const void* old) {
     std::uint64_t word[7] = {head.raw};

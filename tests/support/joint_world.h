@@ -91,8 +91,7 @@ inline const JointScript kJointBlocks = {JointOp::make,    JointOp::move,  Joint
 inline const JointScript kJointAborts = {JointOp::make,        JointOp::undone, JointOp::add,
                                          JointOp::part_undone, JointOp::add,    JointOp::undone,
                                          JointOp::move};
-inline const JointScript kJointLogs = {JointOp::many, JointOp::add, JointOp::many, JointOp::limbo,
-                                       JointOp::many};
+inline const JointScript kJointLogs = {JointOp::many, JointOp::limbo, JointOp::add};
 inline const JointScript kJointThree = {JointOp::add, JointOp::make, JointOp::part_undone,
                                         JointOp::move, JointOp::fields};
 

@@ -39,6 +39,7 @@
 #include <algorithm>
 
 #include "pm/assert.h"
+#include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "pm/trace.h"
 #include "tenuto/persist.h"
@@ -183,12 +184,21 @@ void Joint::log_all() {
   }
 }
 
+// A commit may not throw: without memory there is no frame, either.
+Status Joint::make_log_room(Txn& decider) {
+  Status s = Status::ok;
+  const bool had = pm::had_memory([&] {
+    s = decider.decisions_.make_room(changed_.size() - 1);
+    for (Txn* p : changed_) {
+      if (p != &decider && s == Status::ok) s = p->make_log_room();
+    }
+  });
+  return had ? s : Status::full;
+}
+
 // Afterwards every pool can go either way. Not ok: nothing is decided.
 Status Joint::prepare(Txn& decider) {
-  TENUTO_TRY(decider.decisions_.make_room(changed_.size() - 1));
-  for (Txn* p : changed_) {
-    if (p != &decider) TENUTO_TRY(p->make_log_room());
-  }
+  TENUTO_TRY(make_log_room(decider));
   log_all();
   for (Txn* p : changed_) {
     p->flush_modified(!TENUTO_PLANT("tx_new_blocks_of_a_part_not_flushed"));
@@ -197,7 +207,8 @@ Status Joint::prepare(Txn& decider) {
   }
   if (decider.file_.journal() != nullptr) {
     fence("a decider's entries", "they are synced");
-    TENUTO_TRY(decider.file_.acknowledge(Durability::sync));
+    if (!TENUTO_PLANT("tx_decider_not_synced_first"))
+      TENUTO_TRY(decider.file_.acknowledge(Durability::sync));
   }
   const TxnName who = decider.name();
   for (Txn* p : changed_) {
@@ -207,7 +218,8 @@ Status Joint::prepare(Txn& decider) {
   if (TENUTO_PLANT("tx_decided_before_prepared")) return Status::ok;
   fence("all prepared", "decision");
   for (Txn* p : changed_) {
-    if (p != &decider) TENUTO_TRY(p->file_.acknowledge(Durability::sync));
+    if (p == &decider || TENUTO_PLANT("tx_parts_not_synced")) continue;
+    TENUTO_TRY(p->file_.acknowledge(Durability::sync));
   }
   return Status::ok;
 }
@@ -217,7 +229,8 @@ Status Joint::decide(Txn& decider) {
   decider.store_record();
   if (!TENUTO_PLANT("tx_parts_commit_before_decision"))
     fence("decision", "commit records of the parts");
-  const Status decided = decider.file_.acknowledge(Durability::sync);
+  const bool lazy = TENUTO_PLANT("tx_decision_not_synced");
+  const Status decided = lazy ? Status::ok : decider.file_.acknowledge(Durability::sync);
   for (Txn* p : changed_) {
     if (p == &decider) continue;
     if (decided == Status::ok) {
@@ -280,10 +293,6 @@ void Joint::end(bool committed) {
     }
   } ends{parts_, committed};
   while (ends.next < parts_.size()) ends.end_next();
-}
-
-void Joint::let_go() {
-  for (Txn* p : parts_) p->let_go();
 }
 
 }  // namespace TENUTO_NS::tx

@@ -2,7 +2,7 @@
 // together. The first one leads: its end is the end of all. joint.cc has the protocol.
 //
 // Thread safety: it belongs to one thread, as its parts do. Its memory is there once a pool has
-// joined: commit and abort need no more, but for a frame of decisions.
+// joined. A commit needs more only for a frame of decisions; without it, it is `full` and undone.
 #pragma once
 
 #include <memory>
@@ -36,13 +36,12 @@ class Joint {
   void roll_back();
   // Ends every part. REQUIRES: committed, or rolled back.
   void end(bool committed);
-  // In a child of a fork.
-  void let_go();
 
  private:
   Status ready_to_commit() const;
   Status commit_all();
   Status commit_in_two_phases();
+  Status make_log_room(Txn& decider);
   Status prepare(Txn& decider);
   void log_all();
   Status decide(Txn& decider);

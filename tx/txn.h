@@ -99,7 +99,7 @@ class Txn {
   bool load_field(const void* at, void* value, std::size_t bytes) const;
   // Where the transaction began, for reports. `file` lives as long as the program.
   void began_at(const char* file, int line) {
-    if (depth_ == 1) file_name_ = file, line_ = line;
+    if (depth_ == (joint_ == nullptr ? 1u : 2u)) file_name_ = file, line_ = line;
   }
   std::string place() const;
   // Whether the open transaction allocated the block.

@@ -55,7 +55,7 @@ Status Txn::lock(std::shared_mutex& m) { return hold(m); }
 
 Status Txn::commit() {
   if (file_.forked()) {
-    joint_ != nullptr ? joint_->let_go() : let_go();
+    let_go();
     return Status::forked;
   }
   TENUTO_ASSERT(depth_ > 0);
@@ -84,8 +84,8 @@ Status Txn::commit() {
 }
 
 void Txn::abort() {
+  if (file_.forked()) return let_go();
   const std::shared_ptr<Joint> joint = joint_;
-  if (file_.forked()) return joint != nullptr ? joint->let_go() : let_go();
   TENUTO_ASSERT(depth_ > 0);
   if (joint != nullptr) joint->roll_back();
   if (!aborted_) roll_back();

@@ -34,10 +34,10 @@
 // it closes, so close the others after it (PoolInfo::decisions_waiting).
 //
 // A commit may also return full or in_doubt (no room or memory to note the decision: everything is
-// undone). Pools that are in a transaction together belong together: an older copy of one of them alone is
-// noticed only if it has to decide. Cost: one fence more than in one pool, for any number of pools;
-// on medium journal three syncs. Versions that know no such transactions refuse the pools from then
-// on (wrong_version).
+// undone). Pools that are in a transaction together belong together: an older copy of one of them
+// alone is noticed only if it has to decide. Cost: one fence more than in one pool, for any number
+// of pools; on medium journal three syncs. Versions that know no such transactions refuse the pools
+// from then on (wrong_version).
 //
 // Thread safety: a Transaction belongs to the thread that began it. When that thread ends, an open
 // transaction is rolled back, and all later calls on it return Status::aborted.

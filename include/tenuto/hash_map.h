@@ -1,4 +1,5 @@
-// A hash map in a pool. It grows by one bucket at a time, so no insert waits for all entries.
+// A hash map in a pool. It grows and shrinks by one bucket at a time, so no call waits for all
+// entries.
 //
 //   struct Root {
 //     HashMap<std::uint64_t, std::uint64_t> visits;
@@ -6,7 +7,8 @@
 //   pool.run([&](Transaction& tx) { return root.visits.insert(tx, 7, 42); });
 //
 // Linear hashing (Litwin, VLDB 1980): when there are more than four entries for each bucket, the
-// next bucket in turn is split. A bucket has seven slots, and one word with a byte of the hash of
+// next bucket in turn is split, and when there are less than two, the last one is merged into the
+// one it came from. A bucket has seven slots, and one word with a byte of the hash of
 // each. A search compares keys only where that byte matches. For keys and values of 8 bytes a
 // bucket is two lines, so that a lookup reads two lines next to each other besides the header; an
 // insertion writes a free slot, and nothing is moved. A chain of nodes would cost a block, its bit
@@ -24,13 +26,16 @@
 // a ConcurrentHashMap.
 // Durability: that of the transaction. Readers see what this thread's transaction has changed.
 //
-// Cost, K and V of 8 bytes (tests/maps_test.cc): an insert or erase is 3 fences and 5 or 6 lines.
-// With the splits, one at each fourth insert, it is 8.2 lines on average. A new segment of buckets
-// is flushed as a whole, 64 KiB at most. All of a transaction's calls share the 3 fences, unless
-// one fills a slot that another one emptied.
+// Cost, K and V of 8 bytes (tests/maps_test.cc, tests/hash_map_test.cc): an insert or erase is 3
+// fences and 5 or 6 lines. With the splits, one at each fourth insert, it is 8.2 lines on average;
+// an erase with the merges, one at each second erase of a map that shrinks, 7.9. A new segment of
+// buckets is flushed as a whole, 64 KiB at most. All of a transaction's calls share the 3 fences,
+// unless one fills a slot that another one emptied.
 //
-// Space: 35 bytes for each entry of 16 while it grows. The buckets stay when entries are erased;
-// clear frees them.
+// Space: 35 bytes for each entry of 16 while it grows, and at most twice as many while it shrinks,
+// besides a segment. A segment is freed with its first bucket. The directory, of 8 bytes for each
+// segment, never shrinks, and the last bucket stays; clear frees them. A merge that needs a bucket,
+// in a pool without memory, is left to the next erase.
 #pragma once
 
 #include <bit>
@@ -203,6 +208,7 @@ class HashMap : private slots::HashTable<K, V, Hash, Equal> {
     TENUTO_TRY(tx.add(value, sizeof(V)));
     return value;
   }
+  // May move the entries of a bucket: references to other values are invalid, too.
   template <class Key>
   Status erase(Transaction& tx, const Key& key) {
     return slots::abort_if_thrown(tx, [&] { return this->erase_key(tx, key); });

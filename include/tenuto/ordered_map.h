@@ -201,7 +201,16 @@ class OrderedMap : private slots::OrderedTree<K, V, Less> {
   Status release(Transaction& tx) { return clear(tx); }
 
   // Looks at every node: order of the keys, counts, links, levels. corrupt, with a report.
-  Status validate(Report* report = nullptr) const { return this->validate_all(report); }
+  Status validate(Report* report = nullptr) const {
+    return this->validate_all(BelievedBlocks(), report);
+  }
+  // The same of bytes that may be anything, as on a damaged medium (BlocksOf in tenuto/element.h).
+  // If it is ok, no call reads outside the pool; what a value says may still be wrong. REQUIRES: no
+  // transaction is open on the pool. Cost: besides, a look into the heap for each node.
+  template <PoolOfBlocks AnyPool>
+  Status validate(const AnyPool& pool, Report* report = nullptr) const {
+    return this->validate_all(BlocksOf(pool), report);
+  }
   // Calls f(address) for each block of the map itself, without those of its elements; for checks.
   template <class F>
   void for_each_block(F&& f) const {

@@ -36,6 +36,11 @@ struct Person {
     TENUTO_TRY(name.release(tx));
     return points.release(tx);
   }
+  template <PoolOfBlocks AnyPool>
+  Status validate(const AnyPool& pool, Report* report) const {
+    TENUTO_TRY(name.validate(pool, report));
+    return points.validate(pool, report);
+  }
 };
 struct Containers {
   Vector<std::uint64_t> numbers;

@@ -15,6 +15,8 @@
 // and its entry, at each insertion, and a miss for each node at a lookup. Entries without room are
 // in further buckets behind their own (one in thirty).
 //
+// get, insert, erase and the other calls that all maps have: tenuto/maps/map_calls.h.
+//
 // A map is part of an object in the pool: the root, or an element of another container. Zero bytes
 // are an empty map. K and V are elements (tenuto/element.h). Hash and Equal take keys, and whatever
 // find and the others are called with. The hash is used on media: it must be the same in each run.
@@ -49,6 +51,7 @@
 #include <utility>
 
 #include "tenuto/maps/hash_change.h"
+#include "tenuto/maps/map_calls.h"
 
 namespace TENUTO_NS {
 
@@ -70,9 +73,9 @@ struct StableHash {
 };
 
 template <class K, class V, class Hash = StableHash, class Equal = std::equal_to<>>
-class HashMap : private slots::HashTable<K, V, Hash, Equal> {
-  using Table = slots::HashTable<K, V, Hash, Equal>;
-  using typename Table::Bucket;
+class HashMap : public slots::MapCalls<slots::HashTable<K, V, Hash, Equal>, K, V> {
+  using Calls = slots::MapCalls<slots::HashTable<K, V, Hash, Equal>, K, V>;
+  using typename Calls::Bucket;
 
  public:
   struct Item {
@@ -136,29 +139,8 @@ class HashMap : private slots::HashTable<K, V, Hash, Equal> {
   using const_iterator = Iterator;
 
   HashMap() = default;
-  HashMap(Relocation r, HashMap& from) noexcept : Table(r, from) {}
-  HashMap(const HashMap&) = delete;
-  HashMap& operator=(const HashMap&) = delete;
+  HashMap(Relocation r, HashMap& from) noexcept : Calls(r, from) {}
 
-  std::uint64_t size() const { return this->size_; }
-  bool empty() const { return size() == 0; }
-
-  template <class Key>
-  bool contains(const Key& key) const {
-    return get(key) != nullptr;
-  }
-  // The value of a key; null: it is not there. The second one is to assign fields (tenuto/p.h) of
-  // the value, which add themselves, and to call mutators of a container in it. For other stores
-  // use edit.
-  template <class Key>
-  const V* get(const Key& key) const {
-    const auto at = this->find_entry(key, this->hash_of(key));
-    return at.bucket == nullptr ? nullptr : &at.entry().value;
-  }
-  template <class Key>
-  V* get(const Key& key) {
-    return const_cast<V*>(std::as_const(*this).get(key));
-  }
   template <class Key>
   Iterator find(const Key& key) const {
     const std::uint64_t hash = this->hash_of(key);
@@ -177,71 +159,7 @@ class HashMap : private slots::HashTable<K, V, Hash, Equal> {
   // The hash of a key, as this map takes it.
   template <class Key>
   static std::uint64_t stable_hash(const Key& key) {
-    return Table::hash_of(key);
-  }
-
-  // exists: the key is there. Key and value are made of the arguments, as construct() says.
-  template <class Key, class Value>
-  Status insert(Transaction& tx, const Key& key, const Value& value) {
-    return made(tx, key, value).error();
-  }
-  // Inserts, or gives the key this value. 3 fences, as one range that is added (3 lines); a value
-  // that is one field waits like any other.
-  template <class Key, class Value>
-  Status insert_or_assign(Transaction& tx, const Key& key, const Value& value) {
-    const Status s = made(tx, key, value).error();
-    if (s != Status::exists) return s;
-    return slots::abort_if_thrown(tx, [&] { return slots::assign_value(tx, *get(key), value); });
-  }
-  // The value of the key, which is V() if the key was not there. Use it as that of get.
-  template <class Key>
-  Result<V*> get_or_insert(Transaction& tx, const Key& key) {
-    Result<V*> fresh = made(tx, key);
-    if (fresh.error() != Status::exists) return fresh;
-    return get(key);
-  }
-  // Adds the value of the key (a fence), for any stores. not_found | statuses of Transaction::add.
-  template <class Key>
-  Result<V*> edit(Transaction& tx, const Key& key) {
-    V* const value = get(key);
-    if (value == nullptr) return Status::not_found;
-    TENUTO_TRY(tx.add(value, sizeof(V)));
-    return value;
-  }
-  // May move the entries of a bucket: references to other values are invalid, too.
-  template <class Key>
-  Status erase(Transaction& tx, const Key& key) {
-    return slots::abort_if_thrown(tx, [&] { return this->erase_key(tx, key); });
-  }
-
-  // Releases all keys and values, and frees all buckets. Reads every bucket.
-  Status clear(Transaction& tx) {
-    return slots::abort_if_thrown(tx, [&] { return slots::all_or_abort(tx, this->clear_all(tx)); });
-  }
-  // The same, for the owner of the map (tenuto/element.h).
-  Status release(Transaction& tx) { return clear(tx); }
-
-  // Looks at every bucket: places and tags of the keys, counts, chains. corrupt, with a report.
-  Status validate(Report* report = nullptr) const {
-    return this->validate_all(BelievedBlocks(), report);
-  }
-  // The same of bytes that may be anything, as on a damaged medium (BlocksOf in tenuto/element.h).
-  // If it is ok, no call reads outside the pool; what a value says may still be wrong. REQUIRES: no
-  // transaction is open on the pool. Cost: besides, a look into the heap for each node.
-  template <PoolOfBlocks AnyPool>
-  Status validate(const AnyPool& pool, Report* report = nullptr) const {
-    return this->validate_all(BlocksOf(pool), report);
-  }
-  // Calls f(address) for each block of the map itself, without those of its elements; for checks.
-  template <class F>
-  void for_each_block(F&& f) const {
-    this->visit_blocks(f);
-  }
-
- private:
-  template <class Key, class... Value>
-  Result<V*> made(Transaction& tx, const Key& key, const Value&... value) {
-    return slots::abort_if_thrown(tx, [&] { return this->insert_new(tx, key, value...); });
+    return Calls::hash_of(key);
   }
 };
 

@@ -100,11 +100,16 @@ class HashBuckets {
 
   template <class Key>
   Where find_entry(const Key& key, std::uint64_t hash) const;
+  template <class Key>
+  const V* find_value(const Key& key) const {
+    const Where at = find_entry(key, hash_of(key));
+    return at.bucket == nullptr ? nullptr : &at.entry().value;
+  }
   Status clear_all(Transaction& tx);
   template <class Blocks>
   Status validate_all(const Blocks& blocks, Report* report) const;
   template <class F>
-  void visit_blocks(F&& f) const;
+  void visit_nodes(F&& f) const;
 
  private:
   template <class Blocks>
@@ -168,7 +173,7 @@ Status HashBuckets<K, V, Hash, Equal>::clear_all(Transaction& tx) {
 
 template <class K, class V, class Hash, class Equal>
 template <class F>
-void HashBuckets<K, V, Hash, Equal>::visit_blocks(F&& f) const {
+void HashBuckets<K, V, Hash, Equal>::visit_nodes(F&& f) const {
   if (buckets_ == 0) return;
   f(directory_.get());
   for (std::uint64_t i = 0; i < buckets_; ++i) {

@@ -49,6 +49,11 @@ class OrderedNodes {
   template <class Key>
   Found search(const Key& key) const;
   template <class Key>
+  const V* find_value(const Key& key) const {
+    const auto [leaf, order, rank, found] = search(key);
+    return found ? &leaf->slot[order.slot(rank)].value : nullptr;
+  }
+  template <class Key>
   Leaf* descend(const Key& key, Path& path) const;
   const Leaf* first_leaf() const;
   const Leaf* last_leaf(Path& path) const;

@@ -281,6 +281,42 @@ static void mistakes(const char* path) {
   remove(path);
 }
 
+static void several_pools(tenuto_pool* pool, struct root* root, const char* path) {
+  tenuto_pool_options options;
+  tenuto_pool* other = NULL;
+  struct root* there = NULL;
+  tenuto_tx *first = NULL, *part = NULL;
+  tenuto_pool_info info;
+  const long before = (long)root->balance[0];
+  tenuto_pool_options_init(&options);
+  options.in_doubt = 3;
+  CHECK_IS(tenuto_pool_create(path, &options, &other, NULL), TENUTO_INVALID_ARGUMENT);
+  options.in_doubt = TENUTO_IN_DOUBT_ASK;
+  CHECK_IS(tenuto_pool_create(path, &options, &other, NULL), TENUTO_OK);
+  CHECK_IS(tenuto_root(other, "other", sizeof *there, (void**)&there, NULL), TENUTO_OK);
+  for (int commits = 0; commits < 2; ++commits) {
+    CHECK_IS(tenuto_tx_begin(pool, &first), TENUTO_OK);
+    CHECK_IS(tenuto_tx_begin_with(other, first, &part), TENUTO_OK);
+    CHECK_IS(tenuto_tx_add(first, &root->balance[0], 8), TENUTO_OK);
+    CHECK_IS(tenuto_tx_add(part, &there->balance[0], 8), TENUTO_OK);
+    root->balance[0] -= 5;
+    there->balance[0] += 5;
+    CHECK_IS(tenuto_tx_commit(part, TENUTO_SYNC), TENUTO_OK);
+    if (commits) {
+      CHECK_IS(tenuto_tx_commit(first, TENUTO_SYNC), TENUTO_OK);
+    } else {
+      tenuto_tx_abort(first);
+    }
+    CHECK((long)root->balance[0] == before - 5 * commits);
+    CHECK((long)there->balance[0] == 5 * commits);
+  }
+  CHECK_IS(tenuto_tx_begin_with(other, NULL, &part), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_pool_get_info(other, &info), TENUTO_OK);
+  CHECK(info.decisions_waiting == 0);
+  CHECK_IS(tenuto_pool_close(other), TENUTO_OK);
+  remove(path);
+}
+
 static void state(tenuto_pool* pool, const char* path) {
   tenuto_pool_info info;
   tenuto_pool_stats stats;
@@ -357,12 +393,13 @@ static void root_that_grows(const char* path) {
 }
 
 int main(void) {
-  char path[256];
+  char path[256], other_path[256];
   tenuto_pool_options options;
   tenuto_pool* pool = NULL;
   struct root* root = NULL;
   int weight = 1;
   c_check_path(path, sizeof path, "c_pool_test");
+  c_check_path(other_path, sizeof other_path, "c_pool_test_other");
   options_and_errors(path);
   a_pool_has_the_mode_that_was_asked_for(path);
   root_that_grows(path);
@@ -381,6 +418,7 @@ int main(void) {
   transactions(pool, root);
   savepoints(pool, root);
   actions(pool, root);
+  several_pools(pool, root, other_path);
   state(pool, path);
   CHECK_IS(tenuto_pool_close(pool), TENUTO_OK);
 

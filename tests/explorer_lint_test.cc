@@ -131,5 +131,44 @@ TEST(explorer_lint, what_a_transaction_changed_and_never_added_is_named) {
   EXPECT_THAT(r.forgotten[0].place, HasSubstr("explorer_lint_test.cc:"));
 }
 
+// What is forgotten by a thread that has a transaction in each of two pools at once.
+std::vector<ForgottenStore> in_two_pools(bool adds) {
+  CrashOptions o = counting();
+  o.points_percent = 1;
+  o.files = 2;
+  return CrashRunner(o)
+      .run(
+          [](const std::string& path) {
+            for (const std::size_t f : {0, 1}) {
+              Pool pool = Pool::create(crash_path(path, f), {.size = kPoolBytesMin}).value();
+              (void)pool.root<Root>("lint").value();
+            }
+          },
+          [=](CrashContext& c) {
+            Pool zero = Pool::open(c.path()).value();
+            Pool one = Pool::open(c.path(1)).value();
+            Root& in_zero = *zero.root<Root>("lint").value();
+            Root& in_one = *one.root<Root>("lint").value();
+            Transaction first(zero);
+            Transaction second(one);
+            (void)first.add(in_zero.added);
+            in_zero.added = 1;
+            if (adds) (void)second.add(in_one.far);
+            in_one.far = 1;
+            ASSERT_EQ(first.commit(), Status::ok);
+            ASSERT_EQ(second.commit(), Status::ok);
+          },
+          all_is_well)
+      .forgotten;
+}
+
+TEST(explorer_lint, transactions_of_two_pools_are_judged_when_both_have_ended) {
+  EXPECT_THAT(in_two_pools(true), IsEmpty());
+  const auto forgotten = in_two_pools(false);
+  ASSERT_THAT(forgotten, SizeIs(1));
+  EXPECT_EQ(forgotten[0].file, 1u);
+  EXPECT_THAT(forgotten[0].when, HasSubstr("commit"));
+}
+
 }  // namespace
 }  // namespace tenuto::test

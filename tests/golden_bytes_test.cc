@@ -92,6 +92,9 @@ TEST(GoldenBytes, transaction_line_and_undo_entry) {
   const std::uint64_t salt = tx::salt_of(LaneId{3}, tx::WordPlace::log_frame, 1);
   EXPECT_EQ(tx::SealedWord::make(1234567, salt), 0x12d687c194u);
   EXPECT_EQ(tx::EntryHead::make(tx::EntryKind::undo, kPlace, 48).raw, 0x123456789ab83001u);
+  EXPECT_EQ(tx::EntryHead::make(tx::EntryKind::prepared, {0}, sizeof(tx::TxnName)).raw, 0x1804u);
+  EXPECT_EQ(offsetof(tx::TxLine, decisions), 32u);
+  EXPECT_EQ(pm::kVariantJoint, 0x200u);
 }
 
 TEST(GoldenBytes, leaf) {

@@ -98,6 +98,7 @@ TEST_F(ToolInput, a_pipe_is_no_pool_and_is_not_waited_for) {
       {"collections", pipe},
       {"compact", pipe},
       {"gc", pipe},
+      {"settle", pipe},
       {"backup", pipe, path("new.tnt")},
       {"create", pipe, "--force"},
   };

@@ -262,6 +262,37 @@ TEST(TxCostTest, allocation_and_free_ride_on_the_same_three_fences) {
               4, 6);
 }
 
+// Entry, word, transaction line of each pool; a decision and a prepared entry for each but one.
+TEST(TxCostTest, several_pools_cost_one_fence_more) {
+  Bench b;
+  TempPath path2("txcost2"), path3("txcost3");
+  TxParts more[2];
+  PoolOptions o = TxParts::small_options();
+  o.medium = Medium::model;
+  ASSERT_EQ(more[0].create(path2.str(), o), Status::ok);
+  ASSERT_EQ(more[1].create(path3.str(), o), Status::ok);
+  Line* const lines[] = {&more[0].make_root<Line>(0), &more[1].make_root<Line>(0)};
+  const auto change = [&](std::size_t pools, bool first) {
+    return [&, pools, first](Transaction&) {
+      for (std::size_t i = 0; i < pools; ++i) {
+        TENUTO_TRY(more[i].engine->mine().begin_with(b.parts.engine->mine()));
+        TENUTO_TRY(more[i].engine->mine().add_later(lines[i], 8));
+      }
+      if (first) TENUTO_TRY(b.parts.engine->mine().add_later(b.lines, 8));
+      TENUTO_TRY(b.parts.engine->mine().ready());
+      if (first) b.lines->word[0] += 1;
+      for (std::size_t i = 0; i < pools; ++i) {
+        lines[i]->word[0] += 1;
+        TENUTO_TRY(more[i].engine->mine().commit());
+      }
+      return Status::ok;
+    };
+  };
+  EXPECT_COST(b.measure("two pools, add 8 B in each", change(1, true)), 4, 8);
+  EXPECT_COST(b.measure("three pools, add 8 B in each", change(2, true)), 4, 13);
+  EXPECT_COST(b.measure("two pools, one of them changed", change(1, false)), 3, 3);
+}
+
 TEST(TxCostTest, abort_is_two_fences_and_none_when_nothing_was_logged) {
   Bench b;
   const pm::ModelCounts start = pm::thread_model_counts();

@@ -76,12 +76,12 @@ void CommandLine::add_count(const char* name, std::function<void(std::uint64_t)>
 }
 
 void CommandLine::add_texts(const char* name, std::vector<std::string>& texts,
-                            const std::string& help) {
+                            const std::string& help, bool required) {
   texts_ = &texts;
   // CLI11 handles the first text as a normal argument. parse_words takes the rest.
   add_text(
       name, [&texts](std::string text) { texts.push_back(std::move(text)); }, help, "...")
-      ->required();
+      ->required(required);
   allow_extras();
 }
 

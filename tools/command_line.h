@@ -44,8 +44,9 @@ class CommandLine : public CLI::App {
         help)
         ->type_name(list);
   }
-  // Takes one or more texts unchanged, as the last arguments.
-  void add_texts(const char* name, std::vector<std::string>& texts, const std::string& help);
+  // Takes texts unchanged, as the last arguments; one at least if `required`.
+  void add_texts(const char* name, std::vector<std::string>& texts, const std::string& help,
+                 bool required = true);
 
   // PATH, --json, --quiet, --verbose, --medium, --journal, --wait; --read-only if `may_read_only`.
   void add_common(CommonArgs& args, bool may_read_only);

@@ -206,6 +206,18 @@ Run add_gc(CommandLine& line) {
   return [args] { return run_gc(*args); };
 }
 
+Run add_settle(CommandLine& line) {
+  const auto args = std::make_shared<SettleArgs>();
+  line.add_common(*args, false);
+  line.add_texts("POOL", args->others, "More pools; those that decide are opened first", false);
+  static const std::map<std::string, InDoubt> kEnds = {{"commit", InDoubt::commit},
+                                                       {"abort", InDoubt::abort}};
+  line.add_choice<InDoubt>(
+      "--as", kEnds, [&a = *args](InDoubt how) { a.in_doubt = how; },
+      "End what is in doubt so, without the pool that decides; others may have ended otherwise");
+  return [args] { return run_settle(*args); };
+}
+
 Run add_crash_kill(CommandLine& line) {
   const auto args = std::make_shared<CrashKillArgs>();
   args->options.kills = 0;
@@ -310,6 +322,10 @@ constexpr std::array kCommands = {
             "  tenuto gc app.tnt\n"
             "  tenuto gc app.tnt --free --json",
             add_gc},
+    Command{"settle", "End transactions over several pools that a crash left open",
+            "  tenuto settle accounts.tnt orders.tnt\n"
+            "  tenuto settle orders.tnt --as abort",
+            add_settle},
     Command{"compact", "Give space back that erased and replaced records left behind",
             "  tenuto compact books.tnt\n"
             "  tenuto compact books.tnt --moves 100000 --json",

@@ -140,6 +140,9 @@ Error Session::open_once(const CommonArgs& args, bool read_only) {
   if (status == Status::ok) return no_error();
   Error error = store_failed(status, "cannot open the pool", args.path, std::move(report));
   if (status == Status::not_found || status == Status::not_a_pool) add_path_hint(args, error);
+  if (status == Status::in_doubt) {
+    error.hint = "'tenuto settle " + args.path + " OTHER_POOL' opens both and ends it";
+  }
   return error;
 }
 

@@ -123,10 +123,16 @@ struct CompactArgs : CommonArgs {
   std::uint64_t occupancy = 70;  // per cent
 };
 
+struct SettleArgs : CommonArgs {
+  std::vector<std::string> others;  // more pools
+  InDoubt in_doubt = InDoubt::ask;
+};
+
 struct GcArgs : CommonArgs {
   bool free = false;
 };
 
+Error run_settle(const SettleArgs& args);
 Error run_gc(const GcArgs& args);
 Error run_compact(const CompactArgs& args);
 Error run_collections(const CollectionsArgs& args);

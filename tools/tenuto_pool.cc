@@ -171,6 +171,9 @@ Error run_info(const CommonArgs& args) {
   add_medium(info, facts);
   facts.text("consistency", "consistency", consistency_name(info.consistency));
   facts.flag("canaries", "canaries", info.canaries, info.canaries ? "behind objects" : "none");
+  if (info.decisions_waiting != 0) {
+    facts.count("decisions_waiting", "other pools may ask for", info.decisions_waiting);
+  }
   add_journal(info, facts);
   add_last_close(info, facts);
   facts.ms("open_ms", "opened in", session.open_ms());

@@ -19,6 +19,7 @@ Engine::Engine(pm::PoolFile& file, pm::Lanes& lanes, heap::Heap& heap)
 }
 
 Engine::~Engine() {
+  OpenEngines::remove(*this);
   lanes_.set_lane_end({});
   for (auto& slot : txns_) delete slot.load(std::memory_order_acquire);
 }
@@ -71,6 +72,7 @@ EngineStats Engine::stats() const {
     sum.aborted += txn->stats().aborted.load(std::memory_order_relaxed);
     sum.entries += txn->stats().entries.load(std::memory_order_relaxed);
     sum.log_frames += txn->stats().frames.load(std::memory_order_relaxed);
+    sum.decisions += txn->stats().decisions.load(std::memory_order_relaxed);
   }
   return sum;
 }

@@ -13,7 +13,9 @@
 #include "file/lane.h"
 #include "file/pool_file.h"
 #include "heap/heap.h"
+#include "tenuto/pool_options.h"
 #include "tenuto/status.h"
+#include "tx/open_engines.h"
 #include "tx/txn.h"
 #include "tx/watch.h"
 
@@ -24,6 +26,7 @@ struct EngineStats {
   std::uint64_t aborted = 0;
   std::uint64_t entries = 0;     // log lines written
   std::uint64_t log_frames = 0;  // linked now
+  std::uint64_t decisions = 0;   // that wait for pools which are not open
 };
 
 class Engine {
@@ -32,10 +35,18 @@ class Engine {
   ~Engine();
 
   // Rolls back the transactions that did not commit, and completes the frees of those that did.
-  // REQUIRES: Heap::open and replay_intents have run; finish_recovery and the first mine() follow.
-  // Idempotent. On a clean pool it finds and writes nothing. corrupt: a lane's log is damaged, and
-  // nothing has changed; or the heap refused a block that the log names.
-  Status recover(Report* report, std::uint64_t* rolled_back);
+  // Those of several pools end as the pool that decides them says, or as `in_doubt`. Afterwards
+  // this engine answers others (OpenEngines). REQUIRES: Heap::open and replay_intents have run;
+  // finish_recovery and the first mine() follow. Idempotent. On a clean pool it finds and writes
+  // nothing. corrupt: a lane's log is damaged, and nothing has changed; or the heap refused a block
+  // that the log names. in_doubt: a pool that decides is not open; nothing has changed.
+  Status recover(Report* report, std::uint64_t* rolled_back, InDoubt in_doubt = InDoubt::ask);
+
+  // For OpenEngines. How this pool's transaction `mine` ended, which decides `part`.
+  Verdict verdict(const TxnName& mine, const TxnName& part) const;
+  // Whether this pool's transaction has ended, perhaps not durably.
+  bool ended(const TxnName& mine) const;
+  pm::PoolFile& file() const { return file_; }
 
   // The calling thread's transaction, open or not. Cost: a lookup of the lane and one load.
   Txn& mine() {
@@ -65,7 +76,9 @@ class Engine {
   EngineStats stats() const;
 
  private:
+  friend class OpenEngines;
   Txn& make(const pm::Lane& lane);
+  const TxLine* find_line(std::uint64_t lane) const;
 
   static constexpr std::size_t kLanesMax = pm::kLaneSegmentsMax * pm::kLanesPerSegment;
 
@@ -77,6 +90,7 @@ class Engine {
   // By lane. The thread that holds the lane fills its slot once (release). Any thread reads it
   // (acquire). The Txn belongs to the holder of the lane, except for its stats.
   std::array<std::atomic<Txn*>, kLanesMax> txns_{};
+  Engine* next_open_ = nullptr;  // guarded by process_locks.engines
 };
 
 // For a pool that may be damaged: stores the old bytes of unfinished transactions back, as recover

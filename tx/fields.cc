@@ -14,7 +14,7 @@ constexpr std::size_t kValuesFirst = 256;  // bytes
 constexpr std::size_t kKept = 256;         // fields: above it, clear() gives the memory back
 }  // namespace
 
-void WaitingFields::make_room(std::size_t bytes) {
+void WaitingFields::make_more_room(std::size_t bytes) {
   const std::size_t n = fields_.size();
   if (n == fields_.capacity()) fields_.reserve(std::max(kSearchMax, 2 * n));
   const std::size_t end = values_.size() + bytes;
@@ -45,24 +45,21 @@ const WaitingFields::Field* WaitingFields::search_all(std::uint64_t offset) cons
   }
 }
 
-bool WaitingFields::put(std::uint64_t offset, const void* value, std::size_t bytes) {
-  if (const Field* field = search(offset)) {
-    if (field->bytes != bytes) return false;
-    std::memcpy(const_cast<std::byte*>(value_of(*field)), value, bytes);
-    return true;
-  }
+bool WaitingFields::replace(const Field& field, const void* value, std::size_t bytes) {
+  if (field.bytes != bytes) return false;
+  std::memcpy(const_cast<std::byte*>(value_of(field)), value, bytes);
+  return true;
+}
+
+void WaitingFields::append(std::uint64_t offset, const void* value, std::size_t bytes) {
   Field& field = fields_.emplace_back(Field{offset, values_.size(), bytes});
-  if (bytes == sizeof field.word) [[likely]] {  // no call for the copy
-    std::memcpy(&field.word, value, sizeof field.word);
-  } else if (bytes < sizeof field.word) {
+  if (bytes <= sizeof field.word) {
     std::memcpy(&field.word, value, bytes);
   } else {
     const auto* const begin = static_cast<const std::byte*>(value);
     values_.insert(values_.end(), begin, begin + bytes);
   }
-  mask_ |= bit(offset);
   if (!table_.empty()) index(fields_.size() - 1);
-  return true;
 }
 
 void WaitingFields::clear() {
@@ -100,9 +97,13 @@ void Txn::store_field(void* at, const void* value, std::size_t bytes, const void
     return;
   }
   const std::uint64_t offset = file_.offset_of(at).value;
+  if (!savepoints_.any() && fields_.find(offset, bytes) != nullptr) {
+    fields_.put(offset, value, bytes);
+    return;
+  }
   const bool fresh = new_blocks_.size() != 0 && new_blocks_.at(offset).inside;
   fields_.make_room(bytes);
-  field_error_ = add_later(at, bytes);
+  field_error_ = add_bytes(at, bytes);
   if (field_error_ != Status::ok) return;
   if (!undo_pending_ || fresh || TENUTO_PLANT("tx_field_stored_before_its_entry")) {
     std::memcpy(at, value, bytes);

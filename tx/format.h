@@ -7,10 +7,12 @@
 //     s == committed + 1           undo it: the transaction did not end
 //     frees_done < s <= committed  the bit of a freed block may still be set: clear it again
 //     otherwise                    nothing
+// If s has a `prepared` entry, another pool's transaction line decides it first (joint.cc).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "pm/crc32c.h"
 #include "pm/format.h"
@@ -41,7 +43,13 @@ struct SealedWord {
 };
 
 // The salt: a word of a lane.
-enum class WordPlace : std::uint8_t { committed = 1, frees_done = 2, log_frame = 3, next = 5 };
+enum class WordPlace : std::uint8_t {
+  committed = 1,
+  frees_done = 2,
+  log_frame = 3,
+  next = 5,
+  decisions = 6
+};
 constexpr std::uint64_t salt_of(LaneId lane, WordPlace place, std::size_t index = 0) {
   return std::uint64_t{lane.value} << 32 | index << 8 | static_cast<std::uint64_t>(place);
 }
@@ -54,17 +62,27 @@ struct alignas(kLineBytes) TxLine {
   SealedWord committed;          // the last sequence that ended, by commit or by abort
   SealedWord frees_done;         // blocks freed up to this sequence have durably clear bits
   SealedWord log_frame[kAreas];  // first overflow frame of each area, as an offset
-  std::uint64_t reserved[4];
+  SealedWord decisions;          // frame of the decisions (joint.cc), as an offset; 0: none
+  std::uint64_t reserved[3];
 };
 static_assert(pm::OnMedia<TxLine> && sizeof(TxLine) == kLineBytes);
 static_assert(offsetof(TxLine, frees_done) == 8 && offsetof(TxLine, log_frame) == 16);
 
-enum class EntryKind : std::uint8_t { undo = 1, alloc = 2, free = 3 };
+enum class EntryKind : std::uint8_t { undo = 1, alloc = 2, free = 3, prepared = 4 };
 
 inline constexpr std::size_t kEntryBytes = 48;  // old bytes in one undo entry
 
-// Word 0 of an entry: offset (48 bits), length (6 bits; 0 unless undo), kind. Words 1..6 of an
-// undo entry hold the old bytes, padded with zeros.
+// A transaction of one lane, in any pool.
+struct TxnName {
+  std::uint64_t pool_id;
+  std::uint64_t lane;
+  std::uint64_t sequence;
+  bool operator==(const TxnName&) const = default;
+};
+static_assert(pm::OnMedia<TxnName> && sizeof(TxnName) == 24);
+
+// Word 0 of an entry: offset (48 bits), length (6 bits), kind. Words 1..6 of an undo entry hold the
+// old bytes, padded with zeros; those of a prepared entry the name of the transaction that decides.
 struct EntryHead {
   std::uint64_t raw = 0;
 
@@ -79,6 +97,7 @@ struct EntryHead {
   constexpr bool sound() const {
     const EntryKind k = kind();
     if (k == EntryKind::undo) return length() >= 1 && length() <= kEntryBytes;
+    if (k == EntryKind::prepared) return length() == sizeof(TxnName) && offset().value == 0;
     return (k == EntryKind::alloc || k == EntryKind::free) && length() == 0;
   }
 };
@@ -93,7 +112,9 @@ inline constexpr std::uint64_t kLogFrameMagic = 0x474f4c58544e54;  // "TNTXLOG" 
 inline constexpr std::size_t kLogFrameBytes = 64u << 10;
 
 // The first line of a log frame. Log lines fill the rest. Only `next` changes while the frame is
-// linked.
+// linked. A frame of decisions has kDecisionsArea as its area, and no next one. Each of its lines
+// names another pool's transaction that the line's sequence of this lane has decided.
+inline constexpr std::uint32_t kDecisionsArea = kAreas;
 struct alignas(kLineBytes) LogFrameHeader {
   std::uint64_t magic;
   std::uint32_t lane;
@@ -108,6 +129,12 @@ static_assert(pm::OnMedia<LogFrameHeader> && sizeof(LogFrameHeader) == kLineByte
 static_assert(offsetof(LogFrameHeader, next) == 24 && offsetof(LogFrameHeader, crc) == 60);
 
 inline constexpr std::size_t kLogFrameLines = kLogFrameBytes / kLineBytes - 1;
+
+inline TxnName name_in(const pm::LogLine& line) {
+  TxnName name;
+  std::memcpy(&name, &line.word[1], sizeof name);
+  return name;
+}
 
 inline std::uint32_t header_crc(const LogFrameHeader& h) {
   return pm::crc32c(&h, offsetof(LogFrameHeader, next));

@@ -24,7 +24,9 @@ class RangeSet {
  public:
   RangeSet() : chunks_(1) {}
 
-  bool empty() const { return chunks_[0].empty(); }
+  bool empty() const { return end_ == 0; }
+  // The end of the last range; 0: there is none.
+  std::uint64_t end() const { return end_; }
 
   // Whether `at` is in the set, and up to where that answer holds: the end of its range, or the
   // start of the next range.
@@ -33,8 +35,7 @@ class RangeSet {
     std::uint64_t until;
   };
   Answer at(std::uint64_t at) const {
-    if (empty() || at >= chunks_.back().back().end) return {false, ~std::uint64_t{0}};
-    return search(at);
+    return at >= end_ ? Answer{false, ~std::uint64_t{0}} : search(at);
   }
 
   // After this, the next insert() needs no memory.
@@ -47,18 +48,22 @@ class RangeSet {
   // REQUIRES: r is disjoint from the set; make_room() was called since the last insert.
   void insert(Range r) {
     std::vector<Range>& last = chunks_.back();
-    if (!last.empty() && r.begin == last.back().end) {
-      last.back().end = r.end;
-    } else if ((last.empty() || r.begin > last.back().end) && last.size() < kChunkRanges) {
+    if (r.begin > end_ && last.size() < kChunkRanges) {
       last.push_back(r);
+      end_ = r.end;
+    } else if (r.begin == end_) {
+      last.back().end = end_ = r.end;
     } else {
       insert_between(r);
+      end_ = std::max(end_, r.end);
     }
   }
 
   void clear() {
-    chunks_.resize(1);
+    if (chunks_.size() > 1) [[unlikely]]
+      chunks_.resize(1);
     chunks_[0].clear();
+    end_ = 0;
   }
 
   std::size_t size() const;  // the number of ranges; for tests
@@ -97,6 +102,7 @@ class RangeSet {
   // a full chunk.
   std::vector<std::vector<Range>> chunks_;
   std::vector<Range> spare_;  // empty: the memory of the next chunk
+  std::uint64_t end_ = 0;
 };
 
 }  // namespace TENUTO_NS::tx

@@ -9,13 +9,19 @@
 // before `undone bytes and bits | lane retired` depends on that line and the entries only. Neither
 // changes, so a crash during recovery repeats the same recovery. Then the line is set to frees_done
 // = committed = the undone sequence. After that no entry applies.
+//
+// A transaction that is prepared for several pools (joint.cc) ends as the deciding pool says. It is
+// asked before anything changes. What this lane itself decided and did not commit is erased before
+// the line is set.
 #include <algorithm>
+#include <cstdio>
 #include <string>
 
 #include "frame/format.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
+#include "tx/decisions.h"
 #include "tx/engine.h"
 
 namespace TENUTO_NS::tx {
@@ -30,9 +36,14 @@ struct LaneLog {
   FrameChain frames[kAreas];
   std::vector<const pm::LogLine*> undo;  // undo and alloc entries of committed + 1, in order
   std::vector<PoolOffset> redo_free;
-  bool open = false;  // a transaction was under way
+  bool open = false;                      // a transaction was under way
+  const pm::LogLine* prepared = nullptr;  // of committed + 1: another pool decides it
+  std::vector<PoolOffset> freed_then;     // frees of committed + 1: redone if it is committed
+  bool decided = false;                   // it is; nothing is undone
+  PoolOffset decisions;                   // its frame
+  std::vector<pm::LogLine*> withdrawn;    // decisions of committed + 1 as of a decider: erased
 
-  bool done() const { return !open && frees_done == committed; }
+  bool done() const { return !open && !decided && withdrawn.empty() && frees_done == committed; }
 };
 
 std::string name_of(const pm::Lane& lane) {
@@ -89,6 +100,11 @@ Status read_entry(pm::PoolFile& file, LaneLog& log, const pm::LogLine& line, Rep
   const bool redo =
       head.kind() == EntryKind::free && sequence <= log.committed && sequence > log.frees_done;
   if (!undo && !redo) return Status::ok;
+  if (head.kind() == EntryKind::prepared) {
+    if (!TENUTO_PLANT("tx_prepared_entry_not_seen")) log.prepared = &line;
+    log.open = true;
+    return Status::ok;
+  }
   const std::uint64_t bytes = head.kind() == EntryKind::undo ? head.length() : 1;
   const std::uint64_t at = head.offset().value;
   if (!in_log_reach(file, at, bytes) || in_zone_state(file, at, bytes)) {
@@ -98,7 +114,11 @@ Status read_entry(pm::PoolFile& file, LaneLog& log, const pm::LogLine& line, Rep
   if (redo && !TENUTO_PLANT("tx_frees_not_redone")) log.redo_free.push_back(head.offset());
   if (!undo) return Status::ok;
   log.open = true;
-  if (head.kind() != EntryKind::free) log.undo.push_back(&line);
+  if (head.kind() == EntryKind::free) {
+    log.freed_then.push_back(head.offset());
+  } else {
+    log.undo.push_back(&line);
+  }
   return Status::ok;
 }
 
@@ -114,6 +134,23 @@ Status read_line(pm::PoolFile& file, LaneLog& log, std::size_t area, std::size_t
       return fail(Status::corrupt, report, "a line of a transaction log is damaged",
                   file.where(file.offset_of(&line), name_of(*log.lane)), "a checksum that fits",
                   "line " + std::to_string(i) + " of area " + std::to_string(area));
+  }
+  return Status::ok;
+}
+
+// Finds the decisions of a transaction that did not commit.
+Status read_decisions(pm::PoolFile& file, LaneLog& log, Report* report) {
+  TENUTO_TRY(find_decisions(file, *log.lane, log.decisions, report));
+  if (!log.decisions) return Status::ok;
+  for (std::size_t i = 0; i < kLogFrameLines; ++i) {
+    pm::LogLine& line = file.at<pm::LogLine>(log.decisions)[1 + i];
+    const pm::LogLineState state = pm::log_line_state(line);
+    if (state == pm::LogLineState::empty) continue;
+    if (state == pm::LogLineState::damaged || pm::log_sequence(line) > log.committed + 1) {
+      return fail(Status::corrupt, report, "a decision over several pools is damaged",
+                  file.where(file.offset_of(&line), name_of(*log.lane)));
+    }
+    if (pm::log_sequence(line) > log.committed) log.withdrawn.push_back(&line);
   }
   return Status::ok;
 }
@@ -134,6 +171,7 @@ Status read_lane(pm::PoolFile& file, const pm::Lane& lane, LaneLog& log, Report*
     static_cast<void>(stops(s));
     return s;
   }
+  if (const Status s = read_decisions(file, log, r); stops(s)) return s;
   for (std::size_t area = 0; area < kAreas; ++area) {
     Status s = read_chain(file, lane, area, log.frames[area], r);
     if (stops(s)) return s;
@@ -148,7 +186,49 @@ Status read_lane(pm::PoolFile& file, const pm::Lane& lane, LaneLog& log, Report*
   return Status::ok;
 }
 
+std::string id_text(std::uint64_t pool_id) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(pool_id));
+  return text;
+}
+
+// How the prepared transaction of a lane ends. Changes no line.
+Status decide(const pm::PoolFile& file, LaneLog& log, InDoubt in_doubt, Report* report) {
+  const TxnName decider = name_in(*log.prepared);
+  const TxnName part{file.superblock().pool_id, log.lane->id.value, log.committed + 1};
+  Verdict verdict = in_doubt == InDoubt::commit ? Verdict::committed : Verdict::aborted;
+  if (in_doubt == InDoubt::ask) verdict = OpenEngines::ask(decider, part);
+  const auto refuse = [&](const char* why) {
+    return fail(Status::in_doubt, report,
+                "a transaction over several pools was prepared here before a crash, and " +
+                    std::string(why),
+                file.where(file.offset_of(log.prepared), name_of(*log.lane)),
+                "pool " + id_text(decider.pool_id));
+  };
+  switch (verdict) {
+    case Verdict::not_open:
+      return refuse("the pool that decides it is not open; open that pool first");
+    case Verdict::two_open:
+      return refuse("two pools with the id of the one that decides it are open; close the copy");
+    case Verdict::not_reached:
+      return refuse("the pool that decides it is an older copy; open the right one");
+    case Verdict::aborted:
+      return Status::ok;
+    case Verdict::committed:
+      break;
+  }
+  log.open = false;
+  log.decided = true;
+  log.undo.clear();
+  if (!TENUTO_PLANT("tx_frees_of_a_decided_part_forgotten"))
+    log.redo_free.insert(log.redo_free.end(), log.freed_then.begin(), log.freed_then.end());
+  return Status::ok;
+}
+
 Status apply(pm::PoolFile& file, heap::Heap& heap, const LaneLog& log, Report* report) {
+  for (pm::LogLine* line : log.withdrawn) {
+    if (!TENUTO_PLANT("tx_decision_kept_by_recovery")) pm::clear_log_line(*line);
+  }
   for (const PoolOffset block : log.redo_free) {
     TENUTO_TRY(heap.recover_free(block, report));
   }
@@ -168,7 +248,7 @@ Status apply(pm::PoolFile& file, heap::Heap& heap, const LaneLog& log, Report* r
 void retire(const LaneLog& log) {
   TxLine& line = tx_line(*log.lane);
   const LaneId id = log.lane->id;
-  const std::uint64_t s = log.open ? log.committed + 1 : log.committed;
+  const std::uint64_t s = log.open || log.decided ? log.committed + 1 : log.committed;
   if (!TENUTO_PLANT("tx_recovery_keeps_frees_done")) {
     store_ordered(line.frees_done,
                   SealedWord{SealedWord::make(s, salt_of(id, WordPlace::frees_done))});
@@ -178,14 +258,18 @@ void retire(const LaneLog& log) {
 
 }  // namespace
 
-Status Engine::recover(Report* report, std::uint64_t* rolled_back) {
+Status Engine::recover(Report* report, std::uint64_t* rolled_back, InDoubt in_doubt) {
   std::vector<LaneLog> logs(lanes_.all().size());
   for (std::size_t i = 0; i < logs.size(); ++i) {
     TENUTO_TRY(read_lane(file_, *lanes_.all()[i], logs[i], report));
   }
+  for (LaneLog& log : logs) {
+    if (log.prepared != nullptr) TENUTO_TRY(decide(file_, log, in_doubt, report));
+  }
   std::uint64_t undone = 0;
   bool all_done = true;
   for (const LaneLog& log : logs) {
+    if (log.decisions) TENUTO_TRY(heap_.own_log_frame(log.decisions, report));
     for (const FrameChain& chain : log.frames) {
       for (const PoolOffset frame : chain) TENUTO_TRY(heap_.own_log_frame(frame, report));
     }
@@ -202,13 +286,15 @@ Status Engine::recover(Report* report, std::uint64_t* rolled_back) {
     fence("lane retired", "pool used");
   }
   for (LaneLog& log : logs) {
-    if (log.frames[0].empty() && log.frames[1].empty()) continue;
+    if (!log.decisions && log.frames[0].empty() && log.frames[1].empty()) continue;
     TENUTO_ASSERT(txns_[log.lane->id.value].load(std::memory_order_relaxed) == nullptr);
     Txn& txn = make(*log.lane);
     for (std::size_t area = 0; area < kAreas; ++area) {
       txn.adopt_frames(area, std::move(log.frames[area]));
     }
+    if (log.decisions) txn.adopt_decisions(log.decisions);
   }
+  OpenEngines::add(*this);
   if (rolled_back != nullptr) *rolled_back = undone;
   return Status::ok;
 }
@@ -223,8 +309,54 @@ std::uint64_t undo_what_is_left(pm::PoolFile& file, const std::vector<pm::Lane>&
       if (EntryHead{(*line)->word[0]}.kind() == EntryKind::undo) restore_entry(file, **line);
     }
     undone += log.open;
+    if (log.prepared == nullptr) continue;
+    notes.push_back({"a transaction over several pools was in doubt, and is undone",
+                     file.where(file.offset_of(log.prepared), name_of(lane)),
+                     {},
+                     "pool " + id_text(name_in(*log.prepared).pool_id) + " decides it"});
   }
   return undone;
+}
+
+// The lanes' own table may grow meanwhile; the head page only gets more.
+const TxLine* Engine::find_line(std::uint64_t lane) const {
+  const std::uint64_t segment = lane / pm::kLanesPerSegment;
+  if (segment >= pm::kLaneSegmentsMax) return nullptr;
+  PoolOffset at{pm::kLanesOffset};
+  if (segment != 0) {
+    at = {__atomic_load_n(&file_.head().lane_segments[segment], __ATOMIC_ACQUIRE)};
+    if (!file_.in_range(at, pm::kLaneSegmentBytes)) return nullptr;
+  }
+  const std::uint64_t first = at.value + lane % pm::kLanesPerSegment * pm::kLaneBytes;
+  return file_.at<TxLine>({first + pm::kLaneTxLine * kLineBytes});
+}
+
+bool Engine::ended(const TxnName& mine) const {
+  const TxLine* const line = find_line(mine.lane);
+  return line != nullptr &&
+         SealedWord{__atomic_load_n(&line->committed.raw, __ATOMIC_ACQUIRE)}.number() >=
+             mine.sequence;
+}
+
+// The line that it looks for is stable: its part has not ended. Others may change meanwhile.
+Verdict Engine::verdict(const TxnName& mine, const TxnName& part) const {
+  if (!ended(mine)) return Verdict::not_reached;
+  const SealedWord link{__atomic_load_n(&find_line(mine.lane)->decisions.raw, __ATOMIC_ACQUIRE)};
+  const PoolOffset frame{link.number()};
+  if (!frame || !file_.in_range(frame, kLogFrameBytes)) return Verdict::aborted;
+  for (std::size_t i = 1; i <= kLogFrameLines; ++i) {
+    const pm::LogLine& shared = file_.at<pm::LogLine>(frame)[i];
+    pm::LogLine line;
+    line.seal = __atomic_load_n(&shared.seal, __ATOMIC_ACQUIRE);
+    if (pm::log_sequence(line) != mine.sequence) continue;
+    for (std::size_t w = 0; w < std::size(line.word); ++w) {
+      line.word[w] = __atomic_load_n(&shared.word[w], __ATOMIC_RELAXED);
+    }
+    if (pm::log_line_state(line) == pm::LogLineState::sealed && name_in(line) == part) {
+      return Verdict::committed;
+    }
+  }
+  return Verdict::aborted;
 }
 
 Status Engine::validate(Report* report) const {

@@ -9,10 +9,12 @@
 
 namespace TENUTO_NS {
 
-Transaction::Transaction(tx::Txn& txn, const char* file, int line) { begin(txn, file, line); }
+Transaction::Transaction(tx::Txn& txn, const char* file, int line) {
+  begin(txn, nullptr, file, line);
+}
 
-void Transaction::begin(tx::Txn& txn, const char* file, int line) {
-  begin_status_ = txn.begin();
+void Transaction::begin(tx::Txn& txn, tx::Txn* first, const char* file, int line) {
+  begin_status_ = first == nullptr ? txn.begin() : txn.begin_with(*first);
   if (begin_status_ != Status::ok) return;
   txn.began_at(file, line);
   txn_ = &txn;

@@ -53,7 +53,12 @@ constexpr std::uint64_t kLimboBytesMax = 4u << 20;
 }  // namespace
 
 Txn::Txn(Engine& engine, pm::PoolFile& file, heap::Heap& heap, const pm::Lane& lane)
-    : engine_(engine), file_(file), heap_(heap), lane_(lane), log_(file, heap, lane) {
+    : engine_(engine),
+      file_(file),
+      heap_(heap),
+      lane_(lane),
+      log_(file, heap, lane),
+      decisions_(file, heap, lane) {
   const TxLine& line = tx_line(lane);
   const bool sound = line.committed.sound(salt_of(lane.id, WordPlace::committed)) &&
                      line.frees_done.sound(salt_of(lane.id, WordPlace::frees_done));
@@ -64,7 +69,9 @@ Txn::Txn(Engine& engine, pm::PoolFile& file, heap::Heap& heap, const pm::Lane& l
   committed_ = line.committed.number();
 }
 
-Txn::~Txn() = default;
+Txn::~Txn() {
+  if (joint_ != nullptr && depth_ > 0 && !file_.forked()) joint_->lose(*this);
+}
 
 Status Txn::begin() {
   if (file_.forked()) return Status::forked;
@@ -86,10 +93,9 @@ Status Txn::begin() {
 
 // --- what a transaction logs ---------------------------------------------------------------------
 
-Status Txn::make_log_room() {
+Status Txn::make_log_room_slowly() {
   const Status s = log_.make_room();
-  if (s != Status::full) [[likely]]
-    return s;
+  if (s != Status::full) return s;
   engine_.reclaim(*this);
   return log_.make_room();
 }
@@ -133,13 +139,27 @@ Status Txn::log_later(const void* p, std::size_t bytes) {
 
 Status Txn::add_later(const void* p, std::size_t bytes) {
   TENUTO_TRY(status());
+  return add_bytes(p, bytes);
+}
+
+Status Txn::add_bytes(const void* p, std::size_t bytes) {
   if (!file_.contains(p)) return Status::invalid_argument;
-  const std::uint64_t begin = file_.offset_of(p).value;
-  if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
+  const Range r{file_.offset_of(p).value, file_.offset_of(p).value + bytes};
+  if (!file_.in_range({r.begin}, bytes) && !in_log_reach(file_, r.begin, bytes))
+    return Status::invalid_argument;
   if (Watch* const watch = engine_.watch()) [[unlikely]]
-    watch->cover(*this, {begin, begin + bytes}, true);
-  if (savepoints_.any()) savepoints_.save(file_.at<std::byte>({0}), {begin, begin + bytes});
-  return for_each_gap({begin, begin + bytes}, [this](Range gap) { return log_old_bytes(gap); });
+    watch->cover(*this, r, true);
+  if (savepoints_.any()) savepoints_.save(file_.at<std::byte>({0}), r);
+  // Most are one entry behind all others.
+  const bool one = r.begin >= added_.end() && new_blocks_.size() == 0;
+  if (!one || bytes > kEntryBytes || bytes == 0)
+    return for_each_gap(r, [this](Range gap) { return log_old_bytes(gap); });
+  added_.make_room();
+  TENUTO_TRY(make_log_room());
+  log_.append(EntryHead::make(EntryKind::undo, {r.begin}, bytes), p);
+  undo_pending_ = true;
+  added_.insert(r);
+  return Status::ok;
 }
 
 Status Txn::overwrite(const void* p, std::size_t bytes) {
@@ -160,12 +180,18 @@ Status Txn::overwrite(const void* p, std::size_t bytes) {
 
 Status Txn::ready() {
   TENUTO_TRY(status());
+  if (joint_ != nullptr) [[unlikely]]
+    return joint_->ready();
   if (undo_pending_) {
     fence("undo entries", "in-place stores");
-    undo_pending_ = alloc_pending_ = false;
-    store_waiting();
+    entries_durable();
   }
   return Status::ok;
+}
+
+void Txn::entries_durable() {
+  undo_pending_ = alloc_pending_ = false;
+  store_waiting();
 }
 
 Status Txn::on_commit(std::function<void()> f) {
@@ -252,19 +278,32 @@ void Txn::commit_outermost() {
   }
   if (undo_pending_ || alloc_pending_) fence("last entries", "allocation bits");
   if (TENUTO_PLANT("tx_commit_record_before_data")) write_header(s - 1, s);
+  store_bits();
+  flush_modified(!TENUTO_PLANT("tx_new_blocks_not_flushed"));
+  dirty_.fence("modified data", "commit record");
+  store_record();
+  fence("commit record", "freed bits");
+  finish_commit();
+}
+
+// REQUIRES: all entries are durable.
+void Txn::store_bits() {
   for (const NewBlock& b : new_blocks_) {
     if (!b.cancelled) dirty_.add(heap_.mark_allocated(b.offset));
   }
-  const bool early = TENUTO_PLANT("tx_bits_freed_before_commit");
-  for (const heap::Block& b : freed_) {
-    if (early) dirty_.add(heap_.mark_free(b.offset));
-  }
-  flush_modified(!TENUTO_PLANT("tx_new_blocks_not_flushed"));
-  dirty_.fence("modified data", "commit record");
+  if (!TENUTO_PLANT("tx_bits_freed_before_commit")) return;
+  for (const heap::Block& b : freed_) dirty_.add(heap_.mark_free(b.offset));
+}
+
+void Txn::store_record() {
+  const std::uint64_t s = log_.sequence();
   const bool frees = !freed_.empty() && !TENUTO_PLANT("tx_frees_done_before_durable");
   write_header(frees ? s - 1 : s, s);
-  fence("commit record", "freed bits");
-  committed_ = s;
+}
+
+// REQUIRES: the commit record is durable.
+void Txn::finish_commit() {
+  committed_ = log_.sequence();
   if (TENUTO_PLANT("tx_fields_stored_after_the_commit_record")) store_waiting();
   release_limbo();
   for (const NewBlock& b : new_blocks_) {
@@ -274,7 +313,7 @@ void Txn::commit_outermost() {
     if (!TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(b.offset);
   }
   for (const heap::Block& b : freed_) {
-    if (!early) dirty_.add(heap_.mark_free(b.offset));
+    if (!TENUTO_PLANT("tx_bits_freed_before_commit")) dirty_.add(heap_.mark_free(b.offset));
     limbo_bytes_ += b.bytes;
   }
   limbo_.swap(freed_);
@@ -288,6 +327,7 @@ void Txn::roll_back() {
     look_for_mistakes("abort of");
   if (log_.size() > 0) {
     const std::uint64_t s = log_.sequence();
+    decisions_.withdraw();
     log_.restore();
     flush_modified(false);
     dirty_.fence("restored bytes", "retirement");
@@ -319,12 +359,19 @@ void Txn::drain() {
 void Txn::trim(std::size_t keep) {
   TENUTO_ASSERT(depth_ == 0 && limbo_.empty());
   log_.trim(keep);
+  if (keep == 0) decisions_.trim();
+  stats_.decisions.store(decisions_.waiting(), std::memory_order_relaxed);
   stats_.frames.store(log_.frames(), std::memory_order_relaxed);
 }
 
 void Txn::adopt_frames(std::size_t area, FrameChain chain) {
   log_.adopt_frames(area, std::move(chain));
   stats_.frames.store(log_.frames(), std::memory_order_relaxed);
+}
+
+void Txn::adopt_decisions(PoolOffset frame) {
+  decisions_.adopt(frame);
+  stats_.decisions.store(decisions_.waiting(), std::memory_order_relaxed);
 }
 
 }  // namespace TENUTO_NS::tx

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
@@ -23,7 +24,9 @@
 #include "pm/dirty_lines.h"
 #include "tenuto/alloc_options.h"
 #include "tenuto/status.h"
+#include "tx/decisions.h"
 #include "tx/fields.h"
+#include "tx/joint.h"
 #include "tx/new_blocks.h"
 #include "tx/ranges.h"
 #include "tx/savepoints.h"
@@ -37,8 +40,9 @@ class Engine;
 struct TxnStats {
   std::atomic<std::uint64_t> committed = 0;  // outermost transactions, empty ones included
   std::atomic<std::uint64_t> aborted = 0;
-  std::atomic<std::uint64_t> entries = 0;  // log lines written by ended transactions
-  std::atomic<std::uint64_t> frames = 0;   // log frames linked now
+  std::atomic<std::uint64_t> entries = 0;    // log lines written by ended transactions
+  std::atomic<std::uint64_t> frames = 0;     // log frames linked now
+  std::atomic<std::uint64_t> decisions = 0;  // that wait for their parts
 };
 
 class Txn {
@@ -53,6 +57,10 @@ class Txn {
   // (2^48 transactions of the lane) | aborted (the open one was rolled back) | invalid_argument
   // (inside a callback) | corrupt (the transaction line is damaged) | forked.
   Status begin();
+  // Begins a transaction that ends together with `first`, in another pool (joint.h). Statuses as
+  // begin; also invalid_argument: the pool has a transaction of its own open, or is a copy of one
+  // that takes part; and those of first.status().
+  Status begin_with(Txn& first);
   // ok while it may be used, else closed, forked or aborted.
   Status status() const {
     if (depth_ == 0) return Status::closed;
@@ -64,7 +72,8 @@ class Txn {
   // Counts the outermost transactions of the lane. A handle with an older number is no longer
   // valid. Any thread may call it.
   std::uint64_t turn() const { return turn_.load(std::memory_order_relaxed); }
-  Status acknowledge(Durability d) { return file_.acknowledge(d); }
+  // The last step of a commit, for all pools that took part.
+  Status acknowledge(Durability d);
 
   // As the calls of Transaction (tenuto/tx.h).
   Status add_later(const void* p, std::size_t bytes);
@@ -120,17 +129,22 @@ class Txn {
 
   // --- recovery, before the first begin ----------------------------------------------------------
   void adopt_frames(std::size_t area, FrameChain chain);
+  void adopt_decisions(PoolOffset frame);
 
   const TxnStats& stats() const { return stats_; }
 
  private:
+  friend class Joint;
+  TxnName name() const { return {file_.superblock().pool_id, lane_.id.value, log_.sequence()}; }
   Result<heap::Block> reserve(std::uint64_t bytes, const AllocOptions& options);
   bool in_new_block(const void* p, std::size_t bytes) const {
     const std::uint64_t begin = file_.offset_of(p).value;
     const RangeSet::Answer fresh = new_blocks_.at(begin);
     return fresh.inside && begin + bytes <= fresh.until;
   }
-  Status make_log_room();
+  Status add_bytes(const void* p, std::size_t bytes);
+  Status make_log_room() { return log_.has_room() ? Status::ok : make_log_room_slowly(); }
+  Status make_log_room_slowly();
   Status log_old_bytes(Range r);
   template <class F>
   Status for_each_gap(Range r, F&& f);
@@ -138,7 +152,11 @@ class Txn {
   void write_header(std::uint64_t frees_done, std::uint64_t committed);
   void release_limbo();
   void commit_outermost();
+  void store_bits();
+  void store_record();
+  void finish_commit();
   void store_waiting();
+  void entries_durable();
   void take_over(PoolOffset block, std::uint64_t bytes, bool typed);
   void look_for_mistakes(const char* when);
   void roll_back();
@@ -174,6 +192,9 @@ class Txn {
   NewBlocks new_blocks_;  // their ranges are never merged with added_
   std::vector<heap::Block> freed_;
   Savepoints savepoints_;
+  std::shared_ptr<Joint> joint_;     // null: it is in this pool alone
+  std::vector<pm::PoolFile*> also_;  // the other pools of what it led last, to acknowledge
+  Decisions decisions_;
   std::vector<heap::Block> limbo_;  // freed by transaction committed_; their bits are stored
   pm::DirtyLines dirty_;            // the lines of these bits
   std::uint64_t limbo_bytes_ = 0;

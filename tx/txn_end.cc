@@ -55,13 +55,19 @@ Status Txn::lock(std::shared_mutex& m) { return hold(m); }
 
 Status Txn::commit() {
   if (file_.forked()) {
-    let_go();
+    joint_ != nullptr ? joint_->let_go() : let_go();
     return Status::forked;
   }
   TENUTO_ASSERT(depth_ > 0);
   if (depth_ > 1) {
     depth_ -= 1;
     return aborted_ ? Status::aborted : field_error_;
+  }
+  if (joint_ != nullptr) {
+    const std::shared_ptr<Joint> joint = joint_;
+    const Status s = joint->commit();
+    joint->end(s == Status::ok);
+    return s;
   }
   Status refused = status();
   if (refused == Status::ok) refused = file_.writable();
@@ -78,19 +84,33 @@ Status Txn::commit() {
 }
 
 void Txn::abort() {
-  if (file_.forked()) return let_go();
+  const std::shared_ptr<Joint> joint = joint_;
+  if (file_.forked()) return joint != nullptr ? joint->let_go() : let_go();
   TENUTO_ASSERT(depth_ > 0);
+  if (joint != nullptr) joint->roll_back();
   if (!aborted_) roll_back();
   aborted_ = true;
   depth_ -= 1;
   if (depth_ > 0) return;
+  if (joint != nullptr) return joint->end(false);
   pm::trace_tx(pm::TraceTx::aborted);
   end(false);
 }
 
+// Of several pools it does not matter which one's lane ends first.
 void Txn::abandon() {
-  depth_ = 1;
-  abort();
+  Txn& first = joint_ != nullptr ? joint_->leader() : *this;
+  first.depth_ = 1;
+  first.abort();
+}
+
+Status Txn::acknowledge(Durability d) {
+  Status s = file_.acknowledge(d);
+  for (pm::PoolFile* file : also_) {
+    if (const Status other = file->acknowledge(d); s == Status::ok) s = other;
+  }
+  also_.clear();
+  return s;
 }
 
 void Txn::end(bool committed) {

@@ -39,20 +39,30 @@ Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, Fr
                   file.where(file.offset_of(link), what));
     }
     if (!frame) return Status::ok;
-    if (frame.value % kLogFrameBytes != 0 || !file.in_range(frame, kLogFrameBytes) ||
-        index >= frames_max) {
-      return fail(Status::corrupt, report, "a transaction's log frame lies where none can be",
-                  file.where(file.offset_of(link), what), {}, std::to_string(frame.value));
+    if (index >= frames_max) {
+      return fail(Status::corrupt, report, "the chain of a transaction's log frames has no end",
+                  file.where(file.offset_of(link), what));
     }
-    const auto& header = *file.at<LogFrameHeader>(frame);
-    if (header.magic != kLogFrameMagic || header.lane != lane.id.value || header.area != area ||
-        header.index != index || header.crc != header_crc(header)) {
-      return fail(Status::corrupt, report, "the header of a transaction's log frame is damaged",
-                  file.where(frame, what));
-    }
+    TENUTO_TRY(check_log_frame(file, lane, area, index, frame, what, report));
     chain.push_back(frame);
-    link = &header.next;
+    link = &file.at<LogFrameHeader>(frame)->next;
   }
+}
+
+Status check_log_frame(pm::PoolFile& file, const pm::Lane& lane, std::size_t area,
+                       std::size_t index, PoolOffset frame, const std::string& what,
+                       Report* report) {
+  if (frame.value % kLogFrameBytes != 0 || !file.in_range(frame, kLogFrameBytes)) {
+    return fail(Status::corrupt, report, "a transaction's log frame lies where none can be",
+                file.where(frame, what));
+  }
+  const auto& header = *file.at<LogFrameHeader>(frame);
+  if (header.magic == kLogFrameMagic && header.lane == lane.id.value && header.area == area &&
+      header.index == index && header.crc == header_crc(header)) {
+    return Status::ok;
+  }
+  return fail(Status::corrupt, report, "the header of a transaction's log frame is damaged",
+              file.where(frame, what));
 }
 
 bool in_log_reach(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes) {
@@ -119,25 +129,34 @@ Status UndoLog::next_frame() {
   return Status::ok;
 }
 
-Status UndoLog::take_frame() {
-  FrameChain& chain = frames_[area_];
-  if (chain.size() == chain.capacity()) chain.reserve(2 * chain.size() + 1);
-  const Result<PoolOffset> frame = heap_.take_log_frame();
-  if (!frame) return frame.error();
-  const std::size_t index = chain.size();
-  auto* header = file_.at<LogFrameHeader>(*frame);
-  const std::uint64_t salt = link_salt_of(lane_.id, area_, index);
+Result<PoolOffset> take_log_frame(pm::PoolFile& file, heap::Heap& heap, const pm::Lane& lane,
+                                  std::size_t area, std::size_t index, SealedWord& link_word,
+                                  std::uint64_t salt) {
+  Result<PoolOffset> frame = heap.take_log_frame();
+  if (!frame) return frame;
+  auto* header = file.at<LogFrameHeader>(*frame);
   const SealedWord link{SealedWord::make(frame->value, salt)};
-  if (TENUTO_PLANT("tx_log_frame_linked_early")) publish(link_of(area_, index), link);
+  if (TENUTO_PLANT("tx_log_frame_linked_early")) publish(link_word, link);
   std::memset(static_cast<void*>(header), 0, kLogFrameBytes);
   header->magic = kLogFrameMagic;
-  header->lane = lane_.id.value;
-  header->area = static_cast<std::uint32_t>(area_);
+  header->lane = lane.id.value;
+  header->area = static_cast<std::uint32_t>(area);
   header->index = index;
   header->crc = header_crc(*header);
   flush_bytes(header, kLogFrameBytes);
   fence("log frame zeroed", "log frame linked");
-  publish(link_of(area_, index), link);
+  publish(link_word, link);
+  return frame;
+}
+
+Status UndoLog::take_frame() {
+  FrameChain& chain = frames_[area_];
+  if (chain.size() == chain.capacity()) chain.reserve(2 * chain.size() + 1);
+  const std::size_t index = chain.size();
+  const Result<PoolOffset> frame =
+      take_log_frame(file_, heap_, lane_, area_, index, link_of(area_, index),
+                     link_salt_of(lane_.id, area_, index));
+  if (!frame) return frame.error();
   chain.push_back(*frame);  // has room, so no linked frame is forgotten
   return Status::ok;
 }

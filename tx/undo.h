@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "file/lane.h"
@@ -28,6 +29,16 @@ using FrameChain = std::vector<PoolOffset>;
 // Changes nothing.
 Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, FrameChain& chain,
                   Report* report);
+
+// Whether `frame` has the header that it was made with. corrupt: not so; `what` names it.
+Status check_log_frame(pm::PoolFile& file, const pm::Lane& lane, std::size_t area,
+                       std::size_t index, PoolOffset frame, const std::string& what,
+                       Report* report);
+// Takes a frame from the heap, zeroes it, and links it. full: the pool has none. Cost: one fence;
+// the link is durable after the caller's next one.
+Result<PoolOffset> take_log_frame(pm::PoolFile& file, heap::Heap& heap, const pm::Lane& lane,
+                                  std::size_t area, std::size_t index, SealedWord& link,
+                                  std::uint64_t salt);
 
 // Whether [offset, offset + bytes) may be logged: everything behind the pool's head; in the head
 // page the roots, and the name of the root object. No transaction changes the rest of that page
@@ -73,9 +84,10 @@ class UndoLog {
   std::uint64_t sequence() const { return sequence_; }
   std::size_t size() const { return size_; }
 
+  bool has_room() const { return next_ != end_; }  // for one entry
   // Makes room for one entry. full: another log frame is needed and the pool has none; the log is
   // unchanged. Cost: one fence when a frame is taken for the first time.
-  Status make_room() { return next_ == end_ ? next_frame() : Status::ok; }
+  Status make_room() { return has_room() ? Status::ok : next_frame(); }
   // Writes and flushes one entry. REQUIRES: make_room() since the last entry. Cost: one line.
   void append(EntryHead head, const void* old) {
     std::uint64_t word[7] = {head.raw};

@@ -1,10 +1,11 @@
-// The crash explorer. It runs a workload on a pool file. At every fence it lays out what a power
-// cut at that point could leave. The caller's check recovers each such image and judges it. Needs
-// the traced build of the library (tenuto_traced). tests/support/README.md shows how to write a
-// test.
+// The crash explorer. It runs a workload on a pool file, or on several at once. At every fence it
+// lays out what a power cut at that point could leave. The caller's check recovers each such image
+// and judges it. Needs the traced build of the library (tenuto_traced). tests/support/README.md
+// shows how to write a test.
 //
 // What a crash may lose:
-//   - Of each line, any tail of the stores since its last fenced flush. Lines are independent.
+//   - Of each line, any tail of the stores since its last fenced flush. Lines are independent,
+//     whether they are in one file or in two.
 //   - A store tears into aligned 8-byte words.
 //   - Stores to one line may survive in any order, unless a release store, a flush or a fence
 //     separates them. (A compiler may emit them in any order.)
@@ -34,6 +35,13 @@ namespace pm {
 class CrashExplorer;
 class CrashWorker;
 }  // namespace pm
+
+inline constexpr std::size_t kCrashFilesMax = 4;  // of CrashOptions::files
+
+// The path of pool file `file` of a run, if that of file 0 is `path`: PATH, PATH.1, PATH.2, ...
+inline std::string crash_path(const std::string& path, std::size_t file) {
+  return file == 0 ? path : path + '.' + std::to_string(file);
+}
 
 // Counts of one named fence, also from recovery of crash states. Forked workers share the memory.
 struct FenceStats {
@@ -93,6 +101,9 @@ struct CrashOptions {
   std::size_t recovery_states_max = 20;  // such crashes of one state; half as many a level deeper
   bool recover_twice = true;             // check each image again after the check has closed it
   bool reorder_stores = true;  // see above; false: program order within a line. Mode adr only
+  // How many pool files there are, up to kCrashFilesMax. A crash hits all at the same moment, and a
+  // line of one may survive without those of the others. File i has the path crash_path(path, i).
+  std::size_t files = 1;
   // The check judges only by invoked(), acknowledged() and constants, and by nothing that the
   // workload changes. Then one worker process serves all crash points, which saves a fork for each.
   bool counted_model = false;
@@ -109,8 +120,8 @@ struct CrashOptions {
   bool lint = true;
   std::string directory = "/dev/shm";  // for the pool and the images
   // The folder for findings. NAME.case runs again by TENUTO_CRASH_REPLAY=NAME.case or `tenuto crash
-  // replay NAME.case`. NAME.image is the pool file before its recovery. Empty: the folder in the
-  // environment variable TENUTO_CRASH_SAVE, or none.
+  // replay NAME.case`. NAME.image is the pool file before its recovery, NAME.1.image that of file
+  // 1, and so on. Empty: the folder in the environment variable TENUTO_CRASH_SAVE, or none.
   std::string save_to = {};
   bool progress = false;                 // a progress line on stderr
   Mutation mutation = {};                // a mistake to make, to check the check
@@ -122,9 +133,13 @@ struct CrashOptions {
 class CrashImage {
  public:
   const std::string& path() const { return path_; }
+  // With several files the check opens those that it needs, in any order. They have the names of
+  // the workload's files, in another folder.
+  std::string path(std::size_t file) const { return crash_path(path_, file); }
   // The image in memory, for structures that need no open. It is mapped once for all checks. Stores
-  // of a check are undone, like those of recovery. A check must not use it and open path() as well.
-  std::span<std::byte> data() const;
+  // of a check are undone, like those of recovery. A check must not use it and open path(file) as
+  // well.
+  std::span<std::byte> data(std::size_t file = 0) const;
   // The operations that had begun and those that had completed. If the image shows n operations,
   // then acknowledged() <= n <= invoked().
   std::uint64_t invoked() const { return invoked_; }
@@ -139,13 +154,14 @@ class CrashImage {
   std::uint64_t invoked_ = 0;
   std::uint64_t acknowledged_ = 0;
   std::function<void()> on_recovered_;
-  std::function<std::span<std::byte>()> data_;
+  std::function<std::span<std::byte>(std::size_t file)> data_;
 };
 
 // The interface of the workload. Any of its threads may make all calls.
 class CrashContext {
  public:
   const std::string& path() const;
+  std::string path(std::size_t file) const { return crash_path(path(), file); }
   // An operation begins. From now on its old and its new outcome are both right.
   void invoke();
   // All operations that have begun are complete. Their effects must survive from now on.
@@ -173,12 +189,14 @@ struct LostLine {
   bool flushed;            // all lost stores were flushed, and not fenced
   std::string first_lost;  // source place of the first lost store, with its callers; may be empty
   std::string last_lost;   // that of the last one, if it is another
+  std::size_t file = 0;    // the number of the pool file
 };
 
 // A line without whose survival the check does not fail.
 struct KeptLine {
   std::uint64_t offset;  // in the pool file
   std::string last;      // source place of the latest store to it
+  std::size_t file = 0;
 };
 
 struct CrashFinding {
@@ -189,7 +207,8 @@ struct CrashFinding {
   std::vector<KeptLine> kept;  // unfenced lines that must survive for the failure, and no others
   std::uint64_t point = 0;     // TENUTO_CRASH_REPLAY=point:state runs only this crash
   std::uint64_t state = 0;
-  std::string saved;  // the case file, or empty
+  std::string saved;      // the case file, or empty
+  std::size_t files = 1;  // CrashOptions::files; text() names a line's file if there are several
   std::string text() const;
 };
 
@@ -199,6 +218,8 @@ struct ForgottenStore {
   std::string place;   // the store, with its callers
   std::uint64_t line;  // offset of the first such line
   std::uint64_t count;
+  std::size_t file = 0;   // of the first such line
+  std::size_t files = 1;  // as in CrashFinding
 };
 
 // Flushes at one source place that could be saved.
@@ -253,7 +274,7 @@ struct MutantReport {
 };
 
 // Maps a whole file and records the stores to it, for structures that use their own file instead of
-// a pool. The explored file may have one mapping at a time. Aborts the process on failure.
+// a pool. An explored file may have one mapping at a time. Aborts the process on failure.
 class CrashMapping {
  public:
   explicit CrashMapping(const std::string& path);
@@ -270,7 +291,8 @@ class CrashMapping {
 
 class CrashRunner {
  public:
-  // Makes the pool file. All of it is durable afterwards.
+  // Makes the pool file, or all CrashOptions::files of them, by crash_path(path, file). What they
+  // hold is durable afterwards.
   using Setup = std::function<void(const std::string& path)>;
   // Works on the pool. It may run several times, so it must reset its model first.
   using Workload = std::function<void(CrashContext&)>;

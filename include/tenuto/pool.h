@@ -106,9 +106,16 @@ class TENUTO_API Pool {
                              Report* report = nullptr);
   // Opens a pool, and recovers it after a crash. not_found | busy | permission | not_a_pool |
   // wrong_version | corrupt | io | invalid_argument | full (too many pools are open, or there are
-  // no addresses for tables) | read_only (an unclean pool, opened to read).
+  // no addresses for tables) | read_only (an unclean pool, opened to read) | in_doubt (another pool
+  // decides how a transaction ended, and must be open first).
   static Result<Pool> open(std::string_view path, const PoolOptions& options = {},
                            Report* report = nullptr);
+  // Opens several pools with the same options. A pool that waits for the decision of another one
+  // (in_doubt, tenuto/tx.h) is opened after it. The result has the order of `paths`. Statuses as of
+  // open; in_doubt: a pool that is not among them decides. Then none is open.
+  static Result<std::vector<Pool>> open_all(const std::vector<std::string>& paths,
+                                            const PoolOptions& options = {},
+                                            Report* report = nullptr);
   Pool(Pool&&) noexcept;
   Pool& operator=(Pool&&) noexcept;
   ~Pool();

@@ -103,6 +103,15 @@ constexpr const char* consistency_name(Consistency c) {
   return kNames[static_cast<std::size_t>(c)];
 }
 
+// How a transaction over several pools ends that was prepared in this pool before a crash, when the
+// pool that decides it cannot be asked (tenuto/tx.h).
+enum class InDoubt : std::uint8_t {
+  ask = 0,  // the open returns in_doubt, and its report names the pool to open first
+  // Without asking any pool. The other pools may end it the other way; this cannot be detected.
+  commit = 1,
+  abort = 2,
+};
+
 // What is at the place of a pool's journal.
 enum class JournalFound : std::uint8_t {
   none,     // nothing, and the pool never had a journal
@@ -208,6 +217,7 @@ struct PoolOptions {
   // For calls without such an option: malloc_to, free_from, publish, realloc_to, swap, drop,
   // rename, transactions over objects and others.
   Durability durability = Durability::sync;
+  InDoubt in_doubt = InDoubt::ask;
   // Not empty: the pool looks for mistakes of the program, and gives each to this function
   // (tenuto/mistakes.h).
   std::function<void(const Report&)> on_mistake = {};

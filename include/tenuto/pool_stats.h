@@ -106,6 +106,8 @@ struct PoolInfo {
   double recovery_ms = 0;           // of this open
   std::uint64_t leaked_frames = 0;  // given back by recovery
   std::uint64_t rolled_back = 0;    // transactions undone by recovery
+  // Parts of transactions over several pools that this pool decided, and that may still ask.
+  std::uint64_t decisions_waiting = 0;
   // The pool's journal, on any medium. The call looks at the file.
   std::uint64_t journal_id = 0;    // 0: the pool never had a journal
   std::string journal_path;        // where an open with these options looks for it

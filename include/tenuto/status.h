@@ -38,17 +38,17 @@ enum class [[nodiscard]] Status : std::uint8_t{
     aborted = 14,          // the transaction was rolled back
     closed = 15,           // the handle is empty, or was closed or moved from
     expired = 16,          // the snapshot is too old or holds too much (StoreOptions)
-    forked = 17,  // this process is a child of the process that opened the pool; nothing was done
+    forked = 17,    // this process is a child of the process that opened the pool; nothing was done
+    in_doubt = 18,  // another pool decides how a transaction ended, and it is not open
 };
 
 // The status's name, e.g. "not_found". Never null.
 constexpr const char* status_name(Status s) {
-  constexpr const char* kNames[] = {"ok",        "not_found",  "invalid_argument",
-                                    "exists",    "full",       "too_large",
-                                    "busy",      "permission", "io",
-                                    "corrupt",   "not_a_pool", "wrong_version",
-                                    "read_only", "conflict",   "aborted",
-                                    "closed",    "expired",    "forked"};
+  constexpr const char* kNames[] = {
+      "ok",         "not_found",     "invalid_argument", "exists",   "full",
+      "too_large",  "busy",          "permission",       "io",       "corrupt",
+      "not_a_pool", "wrong_version", "read_only",        "conflict", "aborted",
+      "closed",     "expired",       "forked",           "in_doubt"};
   const auto i = static_cast<std::size_t>(s);
   return i < std::size(kNames) ? kNames[i] : "unknown";
 }

@@ -50,8 +50,10 @@ enum {
   TENUTO_ABORTED = 14,
   TENUTO_CLOSED = 15,
   TENUTO_EXPIRED = 16,
-  TENUTO_FORKED = 17 /* the caller is a child of the process that opened the pool; nothing was done.
-                      * A close releases the handle all the same. */
+  /* the caller is a child of the process that opened the pool; nothing was done. A close releases
+   * the handle all the same. */
+  TENUTO_FORKED = 17,
+  TENUTO_IN_DOUBT = 18 /* another pool decides how a transaction ended; open that pool first */
 };
 typedef int tenuto_status;
 
@@ -79,6 +81,9 @@ enum {
 typedef int tenuto_consistency;
 
 enum { TENUTO_SYNC = 0, TENUTO_BUFFERED = 1 };
+/* tenuto::InDoubt */
+enum { TENUTO_IN_DOUBT_ASK = 0, TENUTO_IN_DOUBT_COMMIT = 1, TENUTO_IN_DOUBT_ABORT = 2 };
+typedef int tenuto_in_doubt;
 typedef int tenuto_durability;
 
 /* Gets messages for people. The text ends with a zero byte, and is valid during the call. Any
@@ -123,6 +128,7 @@ typedef struct tenuto_pool_options {
   /* Not NULL: gets the mistakes that the pool finds in the program (tenuto/mistakes.h). */
   tenuto_log_fn on_mistake;
   void* on_mistake_context;
+  tenuto_in_doubt in_doubt;
 } tenuto_pool_options;
 
 /* For on_mistake: writes the text to standard error and ends the program (abort). */
@@ -151,6 +157,7 @@ typedef struct tenuto_pool_info {
   tenuto_consistency consistency;
   int canaries;
   double collect_ms;
+  uint64_t decisions_waiting;
 } tenuto_pool_info;
 
 /* tenuto::PoolStats. */
@@ -309,6 +316,8 @@ tenuto_status tenuto_grow_root(tenuto_pool* pool, const char* layout, uint64_t b
                                char** message);
 
 tenuto_status tenuto_tx_begin(tenuto_pool* pool, tenuto_tx** tx);
+/* A part of the transaction `first` in another pool. Commit the parts before `first`. */
+tenuto_status tenuto_tx_begin_with(tenuto_pool* pool, tenuto_tx* first, tenuto_tx** tx);
 tenuto_status tenuto_tx_add(tenuto_tx* tx, const void* p, size_t bytes);
 tenuto_status tenuto_tx_add_later(tenuto_tx* tx, const void* p, size_t bytes);
 tenuto_status tenuto_tx_ready(tenuto_tx* tx);

@@ -13,6 +13,31 @@
 // Nesting is flat. An inner transaction joins the outer one, and an abort at any depth rolls
 // everything back.
 //
+// Several pools: a Transaction that is given another one is a part of it. Everything is atomic over
+// all pools.
+//
+//   Transaction from(bank_a);
+//   Transaction to(bank_b, from);
+//   ... add and store in both ...
+//   TENUTO_TRY(to.commit());      // this level only, as that of an inner transaction
+//   return from.commit();         // both pools
+//
+// A part uses its own pool alone: its add, alloc, savepoints and callbacks. Only ready() of any of
+// them is for all. An abort of any of them rolls all back, and so does a part whose level was not
+// committed when the first one commits.
+//
+// If a commit changed at least two pools, the one with the smallest id decides for the others
+// (tx/README.md). After a crash a part that was prepared asks it. So that pool must be open in the
+// same process first. Else the open of the other returns in_doubt, changes nothing, and its report
+// names the pool. Pool::open_all finds the order, and PoolOptions::in_doubt ends it without the
+// other pool. A pool keeps what it decided until the others have ended it; it looks for that when
+// it closes, so close the others after it (PoolInfo::decisions_waiting).
+//
+// Pools that are in a transaction together belong together: an older copy of one of them alone is
+// noticed only if it has to decide. Cost: one fence more than in one pool, for any number of pools;
+// on medium journal three syncs. Versions that know no such transactions refuse the pools from then
+// on (wrong_version).
+//
 // Thread safety: a Transaction belongs to the thread that began it. When that thread ends, an open
 // transaction is rolled back, and all later calls on it return Status::aborted.
 //
@@ -51,6 +76,11 @@ class TENUTO_API Transaction {
   // Begins, or joins this thread's transaction on the pool. file, line: for reports of mistakes.
   explicit Transaction(Pool& pool, const char* file = __builtin_FILE(),
                        int line = __builtin_LINE());
+  // Begins a part of `first`'s transaction in another pool, or joins it. See above. `first` is open
+  // and of this thread. status() also: invalid_argument (this thread has a transaction of its own
+  // open on the pool, or the pool is a copy of one that takes part) | that of `first`.
+  Transaction(Pool& pool, Transaction& first, const char* file = __builtin_FILE(),
+              int line = __builtin_LINE());
   // The same for layers that have no Pool.
   explicit Transaction(tx::Txn& txn, const char* file = __builtin_FILE(),
                        int line = __builtin_LINE());
@@ -206,7 +236,7 @@ class TENUTO_API Transaction {
   void leave();
 
   Durability durability_ = Durability::buffered;  // layers without a Pool sync themselves
-  void begin(tx::Txn& txn, const char* file, int line);
+  void begin(tx::Txn& txn, tx::Txn* first, const char* file, int line);
   tx::Txn* open() const;  // null also when the thread that began it has ended
   Status why_not() const;
   tx::Txn* txn_ = nullptr;            // null: it did not begin, or has ended

@@ -53,9 +53,21 @@ class OwnDirectory {
   std::string path_;
 };
 
+// Where a line is. With several files that needs the number of its file.
+std::string place(const std::string& offset, std::size_t file, std::size_t files) {
+  return files == 1 ? offset : offset + " of file " + std::to_string(file);
+}
+
+std::string hex_place(std::uint64_t offset, std::size_t file, std::size_t files) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(offset));
+  return place(text, file, files);
+}
+
 std::string words(const ForgottenStore& f) {
   return "stored and not flushed at " + f.when + ": " + f.place + ", " + std::to_string(f.count) +
-         (f.count == 1 ? " line" : " lines") + ", first at " + std::to_string(f.line) + "\n";
+         (f.count == 1 ? " line" : " lines") + ", first at " +
+         place(std::to_string(f.line), f.file, f.files) + "\n";
 }
 
 // What a run found first; empty if it found nothing.
@@ -91,7 +103,7 @@ void CrashContext::interleave(const std::vector<std::function<void()>>& bodies) 
   explorer_.interleave(bodies);
 }
 
-std::span<std::byte> CrashImage::data() const { return data_(); }
+std::span<std::byte> CrashImage::data(std::size_t file) const { return data_(file); }
 
 void CrashImage::recovered() const {
   const pm::TraceLock lock;
@@ -180,9 +192,8 @@ std::string CrashFinding::text() const {
   std::string t = where + ": " + recovery + ": " + what + "\n";
   for (const LostLine& l : lost) {
     char line[160];
-    std::snprintf(line, sizeof line,
-                  "    lost %zu of the last %zu stores to the line at 0x%llx, %s\n", l.lost,
-                  l.stores, static_cast<unsigned long long>(l.offset),
+    std::snprintf(line, sizeof line, "    lost %zu of the last %zu stores to the line at %s, %s\n",
+                  l.lost, l.stores, hex_place(l.offset, l.file, files).c_str(),
                   l.flushed ? "flushed but not fenced" : "not flushed since");
     t += line;
     if (!l.first_lost.empty()) t += "      first lost: " + l.first_lost + "\n";
@@ -190,12 +201,8 @@ std::string CrashFinding::text() const {
   }
   t += lost.empty() ? "    with every store so far durable\n" : "    everything else survived\n";
   for (const KeptLine& k : kept) {
-    char line[128];
-    std::snprintf(
-        line, sizeof line,
-        "    but needs the line at 0x%llx to have survived, unfenced too; last stored in ",
-        static_cast<unsigned long long>(k.offset));
-    t += line + k.last + "\n";
+    t += "    but needs the line at " + hex_place(k.offset, k.file, files) +
+         " to have survived, unfenced too; last stored in " + k.last + "\n";
   }
   t += "    TENUTO_CRASH_REPLAY=" + std::to_string(point) + ":" + std::to_string(state) + "\n";
   if (!saved.empty()) t += "    tenuto crash replay " + saved + "\n";

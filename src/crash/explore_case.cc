@@ -41,9 +41,13 @@ std::optional<CrashCase> CrashCase::read(const std::string& text) {
       in >> word;
       c.base_new = word == "new";
     } else if (word == "line") {
-      auto& [offset, variant] = c.picks.emplace_back();
+      std::uint64_t offset = 0;
+      std::uint32_t variant = 0;
+      std::size_t of_file = 0;
       in >> offset >> variant;
-      offset /= kLineBytes;
+      if (in && !in.eof()) in >> of_file;  // left out for file 0
+      if (of_file >= kCrashFilesMax) return std::nullopt;
+      c.picks.emplace_back(first_line(of_file) + offset / kLineBytes, variant);
     } else if (word == "recovery_crash" && c.chain.depth < CrashChain::kMax) {
       in >> c.chain.hash[c.chain.depth++];
     } else {
@@ -60,7 +64,9 @@ bool CrashCase::write(const std::string& path, const std::string& finding) const
   for (const std::string& word : command) out << "argument " << word << '\n';
   out << "run " << run << "\npoint " << point << "\nothers " << (base_new ? "new" : "old") << '\n';
   for (const auto& [line, variant] : picks) {
-    out << "line " << line * kLineBytes << ' ' << variant << '\n';
+    out << "line " << offset_of(line) << ' ' << variant;
+    if (file_of(line) != 0) out << ' ' << file_of(line);
+    out << '\n';
   }
   for (std::uint32_t i = 0; i < chain.depth; ++i) out << "recovery_crash " << chain.hash[i] << '\n';
   out << '\n' << finding;  // read() stops at the empty line; the text is for people

@@ -21,7 +21,7 @@ struct CrashCase {
   std::uint64_t point = 0;
   std::optional<std::uint64_t> state;  // by its number; without one, by base_new and picks
   bool base_new = false;
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> picks;  // line, variant
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> picks;  // line (with its file), variant
   CrashChain chain{};
 
   // Reads "point:state" or a file. Nothing when `text` is neither.

@@ -23,7 +23,7 @@ constexpr std::uint64_t kRepeatsMax = 20;   // of findings already known
 
 // The stores of the line that a variant lacks: how many. Appends the sites of the first and last.
 LostLine lost_stores(const LineLog& log, const LineVariant& v, std::vector<TraceSite>& sites) {
-  LostLine lost{log.line * kLineBytes, log.stores.size(), 0, true, {}, {}};
+  LostLine lost{offset_of(log.line), log.stores.size(), 0, true, {}, {}, file_of(log.line)};
   const StoreRecord* last = nullptr;
   for (std::size_t i = v.prefix; i < log.stores.size(); ++i) {
     const std::size_t bit = i - v.prefix;
@@ -65,7 +65,8 @@ void CrashExplorer::add_lint() {
     const Recorder::Forgotten& f = r.forgotten()[i];
     std::string when = f.when;
     if (f.publish[0] != nullptr) when += " behind publish in " + places[2 * i + 1];
-    result_.forgotten.push_back({when, places[2 * i], f.line * kLineBytes, f.count});
+    result_.forgotten.push_back(
+        {when, places[2 * i], offset_of(f.line), f.count, file_of(f.line), options_.files});
   }
   std::vector<Recorder::FlushSite> flushes = r.flush_sites();
   std::erase_if(flushes, [](const auto& f) { return f.clean == 0 && f.reflush == 0; });
@@ -134,7 +135,7 @@ void CrashExplorer::add_finding(CrashPoint& m, std::uint64_t index, const Verdic
   CrashState state = m.states[index];
   Verdict v = first_verdict;
   if (options_.minimise && !replay_) minimise(m, state, v);
-  CrashFinding f{m.where, v.recovery, v.what, {}, {}, point_, index, {}};
+  CrashFinding f{m.where, v.recovery, v.what, {}, {}, point_, index, {}, options_.files};
   std::vector<TraceSite> sites;  // two a line
   for (std::uint32_t i = 0; i < m.lines.size(); ++i) {
     const std::uint32_t variant = variant_in(m.lines, state, i);
@@ -161,7 +162,7 @@ void CrashExplorer::add_finding(CrashPoint& m, std::uint64_t index, const Verdic
     sites.clear();
     for (const std::uint32_t i :
          replay_ ? std::vector<std::uint32_t>{} : lines_that_matter(m, state)) {
-      f.kept.push_back({m.lines[i].line * kLineBytes, {}});
+      f.kept.push_back({offset_of(m.lines[i].line), {}, file_of(m.lines[i].line)});
       sites.push_back(m.logs[i]->stores.back().site);
     }
     f.kept.resize(std::min(f.kept.size(), kPlacesMax));
@@ -191,7 +192,7 @@ void CrashExplorer::save(CrashFinding& f, const CrashPoint& m, const CrashState&
     c.picks.emplace_back(m.lines[i].line, variant);
     lines.emplace_back(m.lines[i].line, m.lines[i].variants[variant].words);
   }
-  if (!c.write(to + ".case", f.text()) || !image_->save(to + ".image", lines)) {
+  if (!c.write(to + ".case", f.text()) || !image_->save(to, lines)) {
     std::fprintf(stderr, "cannot save the finding as %s.*: %s\n", to.c_str(), std::strerror(errno));
     return;
   }

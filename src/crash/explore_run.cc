@@ -46,6 +46,7 @@ CrashExplorer::CrashExplorer(const CrashOptions& options, std::string directory)
     : options_(options),
       directory_(std::move(directory)),
       pool_(directory_ + "/pool"),
+      images_(directory_ + "/images"),
       choice_rng_(hash_mix(options.seed ^ 0x706f696e74)) {
   void* p = ::mmap(nullptr, sizeof(WorkerReport), PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -67,7 +68,11 @@ CrashExplorer::CrashExplorer(const CrashOptions& options, std::string directory)
 CrashExplorer::~CrashExplorer() {
   ::munmap(report_, sizeof(WorkerReport));
   ::close(stderr_fd_);
-  ::unlink(pool_.c_str());
+  remove_pools();
+}
+
+void CrashExplorer::remove_pools() const {
+  for (std::size_t f = 0; f < options_.files; ++f) ::unlink(crash_path(pool_, f).c_str());
 }
 
 CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
@@ -79,12 +84,18 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
   r.clear_fences();
   setup(pool_);
   check_ = &check;
-  image_.emplace(pool_, directory_ + "/image");
-  struct stat st {};
-  TENUTO_ASSERT(::stat(pool_.c_str(), &st) == 0);
+  TENUTO_ASSERT(options_.files >= 1 && options_.files <= kCrashFilesMax);
+  TENUTO_ASSERT(::mkdir(images_.c_str(), 0700) == 0 || errno == EEXIST);
+  image_.emplace(pool_, images_ + "/pool", options_.files);
+  std::vector<TraceFile> watched;
+  for (std::size_t f = 0; f < options_.files; ++f) {
+    struct stat st {};
+    TENUTO_ASSERT(::stat(crash_path(pool_, f).c_str(), &st) == 0);
+    watched.push_back({st.st_dev, st.st_ino, (*image_)[f].durable()});
+  }
   for (const std::string& name : options_.plants) plant(name);
   r.set_mutation(options_.mutation);
-  r.watch(st.st_dev, st.st_ino, this, image_->durable(),
+  r.watch(watched, this,
           {.locked_instructions_fence = options_.locked_instructions_fence,
            .lint = options_.lint && options_.mode != CrashMode::kill,
            .flush_sectors = options_.mode == CrashMode::page});
@@ -108,6 +119,7 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
   result_.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   image_.reset();
+  ::rmdir(images_.c_str());
   return std::move(result_);
 }
 
@@ -120,7 +132,7 @@ void CrashExplorer::expect_points_of(const CrashRunner::Setup& setup,
   result_ = {};
   invoked_ = acknowledged_ = changes_ = order_before_ = image_hash_ = 0;
   model_told_ = false;
-  ::unlink(pool_.c_str());
+  remove_pools();
 }
 
 void CrashExplorer::show_progress() {
@@ -202,10 +214,11 @@ void CrashExplorer::floor_raised(const LineLog& log, const LineWords& old_floor)
   image_->set_durable(log.line, log.floor);
 }
 
-const std::byte* CrashExplorer::resized(std::uint64_t bytes) {
-  if (bytes > image_->bytes()) server_.stop();  // its mapping is too short
-  image_->resize(bytes);
-  return image_->durable();
+const std::byte* CrashExplorer::resized(std::size_t file, std::uint64_t bytes) {
+  ExploreImage& image = (*image_)[file];
+  if (bytes > image.bytes()) server_.stop();  // its mapping is too short
+  image.resize(bytes);
+  return image.durable();
 }
 
 std::uint64_t CrashExplorer::model_hash() const {
@@ -346,48 +359,6 @@ CrashExplorer::Verdict CrashExplorer::run_worker(const WorkerJob& job) {
   }
   if (const std::string err = worker_stderr(); !err.empty()) v.what += " [" + err + "]";
   return v;
-}
-
-// Finds what was stored without a record. The crash states would be wrong in these lines.
-void CrashExplorer::compare_memory(const std::string& where) {
-  const Recorder& r = Recorder::instance();
-  for (const std::uint64_t line : r.unseen()) {
-    add_unseen(where, "the workload changed a line without a recorded store", line);
-  }
-  if (const auto line = image_->difference()) {
-    add_unseen(where, "recovery or check changed a line without a recorded store", *line);
-    image_->restore_all();
-  }
-  const std::byte* memory = r.mapped();
-  if (memory == nullptr) return;
-  const int pool = ::open(pool_.c_str(), O_RDONLY | O_CLOEXEC);
-  TENUTO_ASSERT(pool >= 0);
-  image_->for_each_frame(pool, [&](std::uint64_t at) {
-    if (at >= r.mapped_bytes()) return;
-    const std::uint64_t n = std::min<std::uint64_t>(kFrameBytes, r.mapped_bytes() - at);
-    if (std::memcmp(memory + at, image_->durable() + at, n) == 0) return;
-    for (std::uint64_t l = at; l < at + n; l += kLineBytes) {
-      const LineLog* log = r.find(l / kLineBytes);
-      const LineWords words = log != nullptr ? log->now : image_->durable_line(l / kLineBytes);
-      const bool same = std::memcmp(memory + l, words.data(), kLineBytes) == 0;
-      if (!same && !r.stored_elsewhere(l / kLineBytes)) {
-        add_unseen(where, "the workload changed a line without a recorded store", l / kLineBytes);
-      }
-    }
-  });
-  ::close(pool);
-}
-
-void CrashExplorer::add_unseen(const std::string& where, const std::string& what,
-                               std::uint64_t line) {
-  if (!unseen_told_.insert(line).second || unseen_told_.size() > options_.findings_max) return;
-  CrashFinding f;
-  f.where = where;
-  f.recovery = "recording";
-  f.what =
-      what + " (offset " + std::to_string(line * kLineBytes) + "); report it with pm::trace_store";
-  f.point = point_;
-  result_.findings.push_back(std::move(f));
 }
 
 }  // namespace TENUTO_NS::pm

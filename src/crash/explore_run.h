@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "crash/explore_case.h"
-#include "crash/explore_image.h"
+#include "crash/explore_files.h"
 #include "crash/explore_server.h"
 #include "crash/explore_states.h"
 #include "crash/explore_worker.h"
@@ -61,7 +61,7 @@ class CrashExplorer final : public TraceObserver {
 
   void before_fence(const char* first, const char* then) override;
   void floor_raised(const LineLog& log, const LineWords& old_floor) override;
-  const std::byte* resized(std::uint64_t bytes) override;
+  const std::byte* resized(std::size_t file, std::uint64_t bytes) override;
 
   void explore(std::string where, const char* first, const char* then);
   bool chosen(const char* first, const char* then);
@@ -80,14 +80,19 @@ class CrashExplorer final : public TraceObserver {
   void add_finding(CrashPoint& m, std::uint64_t index, const Verdict& first_verdict);
   void add_lint();
   void compare_memory(const std::string& where);
+  void compare_mapped(const std::string& where, std::size_t file);
+  void remove_pools() const;
   void add_unseen(const std::string& where, const std::string& what, std::uint64_t line);
   std::uint64_t model_hash() const;
 
   const CrashOptions options_;
   const std::string directory_;
-  const std::string pool_;
+  const std::string pool_;  // the first file
+  // The images have the names of the pool files, in a folder of their own: so a pool that stores
+  // the name of another one in its folder finds that one's image.
+  const std::string images_;
   const CrashRunner::Check* check_ = nullptr;
-  std::optional<ExploreImage> image_;
+  std::optional<ExploreFiles> image_;
   SeenStates seen_;
   CrashServer server_;
   WorkerReport* report_ = nullptr;  // shared with workers

@@ -69,6 +69,14 @@ bool SeenStates::insert(std::uint64_t hash) {
   return true;
 }
 
+CrashWorker::CrashWorker(const CrashOptions& options, const CrashRunner::Check& check,
+                         ExploreFiles& image, SeenStates& seen, WorkerReport& report)
+    : options_(options), check_(check), image_(image), seen_(seen), report_(report) {
+  for (std::size_t f = 0; f < image.size(); ++f) {
+    watched_.push_back({image[f].device(), image[f].inode(), nullptr});
+  }
+}
+
 bool CrashWorker::run(const WorkerJob& job) {
   job_ = &job;
   for (std::size_t i = 0; i < job.order.size(); ++i) {
@@ -101,7 +109,8 @@ bool CrashWorker::judge_state() {
       fences_ = std::move(crash.fences);
       laid_out_ = std::move(crash.lines);
       state_hash_ = crash.hash;
-      image_.set_length(crash.bytes);
+      lengths_ = crash.lengths;
+      image_.set_lengths(lengths_);
       for (const auto& [line, words] : laid_out_) image_.patch(line, words);
       if (!judge_image()) return false;
     }
@@ -140,7 +149,8 @@ void CrashWorker::lay_out(const CrashState& state) {
 }
 
 void CrashWorker::undo() {
-  image_.restore_length();
+  image_.restore_lengths();
+  lengths_ = {};
   for (const auto& [line, words] : laid_out_) image_.restore(line);
   for (const std::uint64_t line : written_) image_.restore(line);
   laid_out_.clear();
@@ -154,9 +164,11 @@ bool CrashWorker::judge(CrashPhase phase, bool collect) {
   image.path_ = image_.path();
   image.invoked_ = job_->invoked;
   image.acknowledged_ = job_->acknowledged;
-  image.data_ = [this, &r] {
-    r.map(image_.data(), image_.bytes(), image_.fd());
-    return std::span(image_.data(), image_.bytes());
+  image.data_ = [this, &r](std::size_t file) {
+    TENUTO_ASSERT(file < image_.size());
+    const ExploreImage& i = image_[file];
+    r.map(i.data(), i.bytes(), i.fd());
+    return std::span(i.data(), i.bytes());
   };
   image.on_recovered_ = [this] {
     before_fence("recovery's end", "use");
@@ -166,14 +178,14 @@ bool CrashWorker::judge(CrashPhase phase, bool collect) {
   collecting_ = collect;
   changed_ = false;
   order_before_ = 0;
-  r.watch(image_.device(), image_.inode(), this, nullptr,
+  r.watch(watched_, this,
           {.keep_clean_lines = true,
            .locked_instructions_fence = options_.locked_instructions_fence,
            .flush_sectors = options_.mode == CrashMode::page});
   arm_timer(options_.timeout);
   const std::string verdict = check_(image);
   ++report_.checks;
-  r.unmap(image_.data());
+  for (std::size_t f = 0; f < image_.size(); ++f) r.unmap(image_[f].data());
   for (const LineLog* log : r.lines()) written_.push_back(log->line);
   r.stop();
   if (verdict.empty()) return true;
@@ -260,6 +272,10 @@ void CrashWorker::collect(const char* first, const char* then) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     old_hash ^= before[i].hash ^ lines[i].variants[0].hash;
   }
+  FileLengths lengths = lengths_;
+  for (std::size_t f = 0; f < image_.size(); ++f) {
+    lengths[f] = std::max(lengths[f], r.file_bytes(f));
+  }
   const StateHashes changes(lines);
   for (const CrashState& state : states) {
     const std::uint64_t hash = old_hash ^ changes(state);
@@ -272,7 +288,7 @@ void CrashWorker::collect(const char* first, const char* then) {
     std::uint64_t place = crashes_.size();
     if (place >= max && (place = rng_.below(crashes_met_)) >= max) continue;
     RecoveryCrash crash{
-        crash_lines(lines, before, state), hash, r.mapped_bytes(), first, then, chain_, fences_};
+        crash_lines(lines, before, state), hash, lengths, first, then, chain_, fences_};
     crash.chain.hash[crash.chain.depth++] = hash;
     crash.fences += std::string(crash.fences.empty() ? "" : ", then before ") + "fence(\"" + first +
                     "\", \"" + then + "\")";

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "crash/explore_image.h"
+#include "crash/explore_files.h"
 #include "crash/explore_states.h"
 #include "tenuto/abi.h"
 #include "tenuto/crash.h"
@@ -82,9 +82,8 @@ struct WorkerJob {
 
 class CrashWorker final : public TraceObserver {
  public:
-  CrashWorker(const CrashOptions& options, const CrashRunner::Check& check, ExploreImage& image,
-              SeenStates& seen, WorkerReport& report)
-      : options_(options), check_(check), image_(image), seen_(seen), report_(report) {}
+  CrashWorker(const CrashOptions& options, const CrashRunner::Check& check, ExploreFiles& image,
+              SeenStates& seen, WorkerReport& report);
 
   // Called in the child. False at the first bad state, with the report filled.
   bool run(const WorkerJob& job);
@@ -94,7 +93,7 @@ class CrashWorker final : public TraceObserver {
   struct RecoveryCrash {
     std::vector<std::pair<std::uint64_t, LineWords>> lines;  // by line
     std::uint64_t hash;
-    std::uint64_t bytes;
+    FileLengths lengths;
     const char* first;
     const char* then;
     CrashChain chain;  // up to and with this crash
@@ -103,7 +102,7 @@ class CrashWorker final : public TraceObserver {
 
   void before_fence(const char* first, const char* then) override;
   void floor_raised(const LineLog&, const LineWords&) override {}
-  const std::byte* resized(std::uint64_t) override { return nullptr; }
+  const std::byte* resized(std::size_t, std::uint64_t) override { return nullptr; }
 
   bool judge_state();
   bool judge_image();
@@ -126,10 +125,11 @@ class CrashWorker final : public TraceObserver {
 
   const CrashOptions& options_;
   const CrashRunner::Check& check_;
-  ExploreImage& image_;
+  ExploreFiles& image_;
   SeenStates& seen_;
   WorkerReport& report_;
 
+  std::vector<TraceFile> watched_;
   const WorkerJob* job_ = nullptr;
   CrashChain chain_{};  // crashes in recovery that led to the image laid out
   std::string fences_;  // WorkerReport::fences of chain_
@@ -137,7 +137,8 @@ class CrashWorker final : public TraceObserver {
   bool changed_ = false;          // the check called CrashImage::recovered()
   std::uint64_t state_hash_ = 0;  // of the image laid out
   std::vector<std::pair<std::uint64_t, LineWords>> laid_out_;  // by line
-  std::vector<std::uint64_t> written_;                         // lines that recoveries stored to
+  FileLengths lengths_{};               // of the image laid out, where recovery made files longer
+  std::vector<std::uint64_t> written_;  // lines that recoveries stored to
   std::vector<RecoveryCrash> crashes_;
   std::uint64_t crashes_met_ = 0;  // all candidates for crashes_, which is a sample
   std::uint64_t order_before_ = 0;

@@ -43,17 +43,22 @@ void Recorder::transaction(TraceTx what) {
   if (!settings_.lint) return;
   drain_all();
   Thread& t = self();
-  t.in_transaction = what == TraceTx::begun;
   t.published.clear();
+  if (what == TraceTx::begun) {
+    ++t.transactions;
+    return;
+  }
+  // With transactions of several pools the lines of each are judged when all have ended.
+  if (t.transactions != 0 && --t.transactions != 0) return;
   if (what == TraceTx::committed) {
     lint(t, order_, "a transaction's commit, not added to it", {});
-  } else if (what == TraceTx::aborted) {
+  } else {
     t.dirty.clear();
   }
 }
 
 void Recorder::lint_fence(Thread& t, const char* first, const char* then) {
-  if (t.published.empty() || t.in_transaction) return;
+  if (t.published.empty() || t.transactions != 0) return;
   // Either the word's own line is flushed with it, or that flush is the forgotten one.
   const Published& last = t.published.back();
   lint(t, last.order, std::string("fence(\"") + first + "\", \"" + then + "\")", last.site);

@@ -14,8 +14,7 @@ constexpr std::size_t kUnseenMax = 64;
 }  // namespace
 
 void Recorder::compare_flushed(std::uint64_t line, Thread& t, const TraceSite& site) {
-  const std::uintptr_t at = reinterpret_cast<std::uintptr_t>(mapped()) + line * kLineBytes;
-  const auto* memory = reinterpret_cast<const void*>(at);
+  const auto* memory = reinterpret_cast<const void*>(address_of(line));
   const LineLog* log = find(line);
   const LineWords known = log != nullptr ? log->now : unlogged(line);
   if (std::memcmp(memory, known.data(), kLineBytes) == 0) return;
@@ -31,7 +30,7 @@ void Recorder::flush(const void* p, std::size_t n, const TraceSite& site) {
   const std::uint64_t lines = (at + n + kLineBytes - 1) / kLineBytes - at / kLineBytes;
   ++t.counts.flushes;
   t.counts.lines += n == 0 ? 0 : lines;
-  if (!trace_region.touches(p, n)) return;
+  if (!trace_regions.touches(p, n)) return;
   drain_all();
   const auto [begin, end] = lines_of(p, n);
   for (std::uint64_t line = begin; line < end; ++line) {

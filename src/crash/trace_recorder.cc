@@ -2,7 +2,6 @@
 
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,12 +10,12 @@
 
 namespace TENUTO_NS::pm {
 
-constinit TraceRegion trace_region;
 constinit thread_local TraceStack trace_stack;
 
 namespace {
 
 constexpr std::size_t kStoresMax = 4096;  // of one line above its floor
+constexpr std::uint64_t kWords = kLineBytes / 8;
 
 constinit std::atomic<bool> locked = false;
 constinit thread_local unsigned lock_depth = 0;
@@ -24,8 +23,6 @@ constinit thread_local unsigned lock_depth = 0;
 std::uint64_t load_word(std::uintptr_t at) {
   return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(at), __ATOMIC_RELAXED);
 }
-
-std::uintptr_t base() { return trace_region.base.load(std::memory_order_relaxed); }
 
 }  // namespace
 
@@ -72,25 +69,21 @@ void Recorder::drain_mine() {
   drain(self(), true);
 }
 
-void Recorder::watch(std::uint64_t device, std::uint64_t inode, TraceObserver* observer,
-                     const std::byte* durable, Settings settings) {
+void Recorder::watch(std::span<const TraceFile> files, TraceObserver* observer, Settings settings) {
+  TENUTO_ASSERT(files.size() <= kCrashFilesMax);
   const TraceLock lock;
   stop();
-  device_ = device;
-  inode_ = inode;
+  files_.assign(files.begin(), files.end());
   observer_ = observer;
-  durable_ = durable;
   settings_ = settings;
   locked_fences_.store(settings.locked_instructions_fence, std::memory_order_relaxed);
 }
 
 void Recorder::stop() {
   const TraceLock lock;
-  trace_region.bytes.store(0, std::memory_order_relaxed);
-  trace_region.base.store(0, std::memory_order_relaxed);
-  inode_ = 0;
+  for (std::size_t file = 0; file < files_.size(); ++file) trace_regions.set(file, 0, 0);
+  files_.clear();
   observer_ = nullptr;
-  durable_ = nullptr;
   locked_fences_.store(false, std::memory_order_relaxed);
   logs_.clear();
   unseen_.clear();
@@ -104,7 +97,7 @@ void Recorder::stop() {
     t->flush_lines = 0;
     t->dirty.clear();
     t->published.clear();
-    t->in_transaction = false;
+    t->transactions = 0;
   }
 }
 
@@ -126,54 +119,20 @@ std::vector<const LineLog*> Recorder::lines() const {
   return all;
 }
 
-const std::byte* Recorder::mapped() const { return reinterpret_cast<const std::byte*>(base()); }
-std::uint64_t Recorder::mapped_bytes() const {
-  return trace_region.bytes.load(std::memory_order_relaxed);
-}
-
 const LineLog* Recorder::find(std::uint64_t line) const {
   const auto it = logs_.find(line);
   return it == logs_.end() ? nullptr : it->second.get();
-}
-
-void Recorder::map(void* base_of_map, std::uint64_t bytes, int fd) {
-  struct stat st {};
-  if (::fstat(fd, &st) != 0) return;
-  const TraceLock lock;
-  if (inode_ == 0 || st.st_ino != inode_ || st.st_dev != device_) return;
-  const auto at = reinterpret_cast<std::uintptr_t>(base_of_map);
-  TENUTO_ASSERT(base() == 0 || base() == at);  // one mapping of the watched file at a time
-  trace_region.base.store(at, std::memory_order_relaxed);
-  trace_region.bytes.store(round_down(bytes, kLineBytes), std::memory_order_relaxed);
-  if (observer_ != nullptr) durable_ = observer_->resized(static_cast<std::uint64_t>(st.st_size));
-}
-
-void Recorder::unmap(void* base_of_map) {
-  const TraceLock lock;
-  if (base() == 0 || base() != reinterpret_cast<std::uintptr_t>(base_of_map)) return;
-  drain_all();
-  for (Thread* t : threads_) t->pending.clear();
-  trace_region.bytes.store(0, std::memory_order_relaxed);
-  trace_region.base.store(0, std::memory_order_relaxed);
-}
-
-std::pair<std::uint64_t, std::uint64_t> Recorder::lines_of(const void* p, std::size_t n) const {
-  const auto at = reinterpret_cast<std::uintptr_t>(p);
-  const std::uintptr_t end = std::min(at + n, base() + mapped_bytes());
-  const std::uintptr_t begin = std::max(at, base());
-  if (begin >= end) return {0, 0};
-  return {(begin - base()) / kLineBytes, (end - base() + kLineBytes - 1) / kLineBytes};
 }
 
 // The content of a line without a log: the durable content, if that is known. Else what is in
 // memory now, before the store that is about to be recorded.
 LineWords Recorder::unlogged(std::uint64_t line) const {
   LineWords words;
-  if (durable_ != nullptr) {
-    std::memcpy(words.data(), durable_ + line * kLineBytes, kLineBytes);
+  if (const std::byte* durable = files_[file_of(line)].durable) {
+    std::memcpy(words.data(), durable + offset_of(line), kLineBytes);
     return words;
   }
-  const std::uintptr_t at = base() + line * kLineBytes;
+  const std::uintptr_t at = address_of(line);
   for (std::size_t w = 0; w < words.size(); ++w) words[w] = load_word(at + w * 8);
   return words;
 }
@@ -190,8 +149,7 @@ LineLog& Recorder::touch(std::uint64_t line) {
 
 void Recorder::note_word(Thread& t, std::uint64_t word, std::uint64_t mask, std::uint64_t group,
                          const TraceSite& site) {
-  constexpr std::uint64_t kWords = kLineBytes / 8;
-  const std::uint64_t value = load_word(base() + word * 8);
+  const std::uint64_t value = load_word(address_of(word / kWords) + word % kWords * 8);
   const LineLog* known = find(word / kWords);
   const LineWords words = known != nullptr ? known->now : unlogged(word / kWords);
   if (((words[word % kWords] ^ value) & mask) == 0) return;
@@ -212,21 +170,24 @@ void Recorder::note_word(Thread& t, std::uint64_t word, std::uint64_t mask, std:
 
 void Recorder::note(Thread& t, const void* p, std::size_t n, std::uint64_t group,
                     const TraceSite& site) {
+  const std::size_t file = trace_regions.file_at(p, n);
+  if (file == kCrashFilesMax) return;
   const auto at = reinterpret_cast<std::uintptr_t>(p);
-  if (at + n <= base() || at >= base() + mapped_bytes()) return;
-  const std::uint64_t begin = std::max(at, base()) - base();
-  const std::uint64_t end = std::min(at + n - base(), mapped_bytes());
+  const std::uintptr_t base = trace_regions.of(file).begin();
+  const std::uint64_t begin = std::max(at, base) - base;
+  const std::uint64_t end = std::min(at + n - base, mapped_bytes(file));
   for (std::uint64_t w = begin / 8; w < (end + 7) / 8; ++w) {
     std::uint64_t mask = ~0ull;
     if (begin > w * 8) mask &= ~0ull << (begin - w * 8) * 8;
     if (end < w * 8 + 8) mask &= ~0ull >> (w * 8 + 8 - end) * 8;
-    note_word(t, w, mask, group, site);
+    note_word(t, first_line(file) * kWords + w, mask, group, site);
   }
 }
 
 bool Recorder::stored_elsewhere(std::uint64_t line) const {
   const Thread& mine = self();
-  const std::uintptr_t at = base() + line * kLineBytes;
+  if (mapped(file_of(line)) == nullptr) return false;
+  const std::uintptr_t at = address_of(line);
   for (const Thread* t : threads_) {
     if (t == &mine) continue;
     for (const Pending& s : t->pending) {
@@ -254,8 +215,9 @@ void Recorder::drain_all() {
 
 void Recorder::prepare_store(const void* p, std::size_t n) {
   drain(self(), true);
-  if (durable_ != nullptr) return;  // the content before the store is known without the memory
   const auto [begin, end] = lines_of(p, n);
+  // With the durable content at hand, that before the store is known without the memory.
+  if (begin == end || files_[file_of(begin)].durable != nullptr) return;
   for (std::uint64_t line = begin; line < end; ++line) touch(line);
 }
 

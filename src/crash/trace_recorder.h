@@ -1,5 +1,5 @@
-// The recorder of the traced build. It knows what was stored into one pool file, what of it is
-// surely durable, and what a crash at this point in time may lose. It gets stores from
+// The recorder of the traced build. It knows what was stored into the pool files, what of it
+// is surely durable, and what a crash at this point in time may lose. It gets stores from
 // trace_tsan.cc, and flushes and fences from the verbs of tenuto/persist.h. The explorer reads it.
 //
 // Model: every line has a floor (its durable content) and a list of stores above it, in order. A
@@ -15,11 +15,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "crash/trace_files.h"
 #include "pm/trace.h"
 #include "tenuto/abi.h"
 #include "tenuto/crash.h"
@@ -63,7 +65,7 @@ struct StoreRecord {
 
 // floor + all of `stores` == now. `stores` is sorted by order.
 struct LineLog {
-  std::uint64_t line = 0;  // file offset / kLineBytes
+  std::uint64_t line = 0;  // with the number of its file, see trace_files.h
   LineWords floor{};
   LineWords now{};
   std::uint64_t flushed = 0;  // order of the latest store when it was last flushed
@@ -78,26 +80,12 @@ class TraceObserver {
   virtual void before_fence(const char* first, const char* then) = 0;
   // The line's floor changed from `old_floor`.
   virtual void floor_raised(const LineLog& log, const LineWords& old_floor) = 0;
-  // The pool file is now this long. Returns its durable content, as the `durable` of watch().
-  virtual const std::byte* resized(std::uint64_t bytes) = 0;
+  // The pool file is now this long. Returns its durable content, as TraceFile::durable.
+  virtual const std::byte* resized(std::size_t file, std::uint64_t bytes) = 0;
 
  protected:
   ~TraceObserver() = default;
 };
-
-// The mapping whose stores are recorded. Every store of the process reads it without a lock.
-struct TraceRegion {
-  std::atomic<std::uintptr_t> base = 0;
-  std::atomic<std::uintptr_t> bytes = 0;
-
-  bool touches(const void* p, std::size_t n) const {
-    const std::uintptr_t b = base.load(std::memory_order_relaxed);
-    const std::uintptr_t size = bytes.load(std::memory_order_relaxed);
-    const auto at = reinterpret_cast<std::uintptr_t>(p);
-    return at - b < size || (size != 0 && b - at < n);
-  }
-};
-extern constinit TraceRegion trace_region;
 
 inline constexpr std::size_t kGroupShift = 40;        // bits above: thread; below: its barriers
 inline constexpr std::size_t kTracedFencesMax = 512;  // different name pairs
@@ -114,10 +102,8 @@ class Recorder {
   static Recorder& instance();
   static TraceCounts thread_counts();
 
-  // From now on records the file (device, inode) when it is mapped. `durable`, if given, is the
-  // file's durable content; it is as long as the file, and the observer keeps it up to date.
-  void watch(std::uint64_t device, std::uint64_t inode, TraceObserver* observer,
-             const std::byte* durable, Settings settings);
+  // From now on records these files, at most kCrashFilesMax, when they are mapped.
+  void watch(std::span<const TraceFile> files, TraceObserver* observer, Settings settings);
   void stop();
   // In a forked child: forgets the parent's threads and frees the lock, which they may have held.
   void after_fork();
@@ -126,8 +112,10 @@ class Recorder {
   std::vector<const LineLog*> lines() const;
   std::uint64_t last_order() const { return order_; }
   // The mapping of the file, with its present content; null when the file is not mapped.
-  const std::byte* mapped() const;
-  std::uint64_t mapped_bytes() const;
+  const std::byte* mapped(std::size_t file) const;
+  std::uint64_t mapped_bytes(std::size_t file) const;
+  // The longest that the file was since it is watched; 0 if it was never mapped.
+  std::uint64_t file_bytes(std::size_t file) const { return files_[file].bytes; }
   const LineLog* find(std::uint64_t line) const;
   // Whether another thread has a pending store to the line, so that its words may change any time.
   bool stored_elsewhere(std::uint64_t line) const;
@@ -211,7 +199,7 @@ class Recorder {
     TraceCounts counts;
     std::unordered_set<std::uint64_t> dirty;  // lines with stores of its own, flushed or not
     std::vector<Published> published;         // since the last fence
-    bool in_transaction = false;
+    std::uint32_t transactions = 0;           // open ones, at most one of each pool
   };
   Recorder();
   static Thread& self();
@@ -231,6 +219,7 @@ class Recorder {
   bool raises_anything(const Thread& t) const;
   FenceStats& stats_of(const char* first, const char* then);
   std::pair<std::uint64_t, std::uint64_t> lines_of(const void* p, std::size_t n) const;
+  static std::uintptr_t address_of(std::uint64_t line);  // REQUIRES: its file is mapped
 
   struct NamesHash {
     std::size_t operator()(const std::pair<const char*, const char*>& p) const {
@@ -238,9 +227,8 @@ class Recorder {
     }
   };
 
-  std::uint64_t device_ = 0, inode_ = 0;
+  std::vector<TraceFile> files_;
   TraceObserver* observer_ = nullptr;
-  const std::byte* durable_ = nullptr;
   Settings settings_;
   std::atomic<bool> locked_fences_ = false;  // settings_.locked_instructions_fence
   Mutation mutation_;

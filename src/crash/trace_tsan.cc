@@ -1,6 +1,6 @@
 // The functions that compilers call for `-fsanitize=thread`, in place of the thread sanitizer's own
 // runtime. So each store of the traced build calls this file. It also replaces memcpy, memset and
-// memmove of the whole program. A store outside the watched pool costs one range test.
+// memmove of the whole program. A store outside the watched pools costs one range test.
 //
 // The compiler does not report inline assembly, non-temporal intrinsics, and the stores of
 // uninstrumented code (system calls, other libraries). Wrappers report the first two with
@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include "crash/interleave.h"
+#include "crash/trace_files.h"
 #include "crash/trace_recorder.h"
 #include "pm/trace.h"
 #include "tenuto/persist.h"
@@ -37,17 +38,17 @@ void trace_fence(const char* first, const char* then) {
   Recorder::instance().fence(first, then);
 }
 void trace_store(const void* p, std::size_t bytes) {
-  if (!trace_region.touches(p, bytes)) return;
+  if (!trace_regions.touches(p, bytes)) return;
   const TraceSite site = trace_stack.site(__builtin_return_address(0));
   Recorder::instance().after_store(p, bytes, site, true);
 }
 
 void trace_publish(const void* word) {
-  if (!trace_region.touches(word, sizeof(std::uint64_t))) return;
+  if (!trace_regions.touches(word, sizeof(std::uint64_t))) return;
   Recorder::instance().publish(word, trace_stack.site(__builtin_return_address(0)));
 }
 void trace_transient(const void* p, std::size_t bytes) {
-  if (trace_region.touches(p, bytes)) Recorder::instance().transient(p, bytes);
+  if (trace_regions.touches(p, bytes)) Recorder::instance().transient(p, bytes);
 }
 void trace_tx(TraceTx what) { Recorder::instance().transaction(what); }
 
@@ -57,13 +58,13 @@ namespace {
 
 using tenuto::pm::Interleaver;
 using tenuto::pm::Recorder;
-using tenuto::pm::trace_region;
+using tenuto::pm::trace_regions;
 using tenuto::pm::trace_stack;
 using tenuto::pm::TraceLock;
 using tenuto::pm::TraceStack;
 
 inline void plain(const void* p, std::size_t n, const void* site) {
-  if (trace_region.touches(p, n)) [[unlikely]] {
+  if (trace_regions.touches(p, n)) [[unlikely]] {
     Interleaver::point();
     Recorder::instance().before_store(p, n, trace_stack.site(site));
   }
@@ -79,7 +80,7 @@ inline auto atomic_event(const volatile T* p, bool ordered, bool locked_op, cons
   Interleaver::point();
   Recorder& r = Recorder::instance();
   if (locked_op) r.locked_instruction();
-  if (!trace_region.touches(at, sizeof(T))) [[likely]]
+  if (!trace_regions.touches(at, sizeof(T))) [[likely]]
     return op();
   const TraceLock lock;
   r.prepare_store(at, sizeof(T));
@@ -206,7 +207,7 @@ static decltype(&libc_memmove) volatile real_memmove = libc_memmove;
 static decltype(&libc_memset) volatile real_memset = libc_memset;
 
 void* memcpy(void* __restrict dst, const void* __restrict src, std::size_t n) {
-  if (!trace_region.touches(dst, n)) [[likely]]
+  if (!trace_regions.touches(dst, n)) [[likely]]
     return real_memcpy(dst, src, n, n);
   Interleaver::point();
   const TraceLock lock;
@@ -217,7 +218,7 @@ void* memcpy(void* __restrict dst, const void* __restrict src, std::size_t n) {
 }
 
 void* memmove(void* dst, const void* src, std::size_t n) {
-  if (!trace_region.touches(dst, n)) [[likely]]
+  if (!trace_regions.touches(dst, n)) [[likely]]
     return real_memmove(dst, src, n, n);
   Interleaver::point();
   const TraceLock lock;
@@ -228,7 +229,7 @@ void* memmove(void* dst, const void* src, std::size_t n) {
 }
 
 void* memset(void* dst, int value, std::size_t n) {
-  if (!trace_region.touches(dst, n)) [[likely]]
+  if (!trace_regions.touches(dst, n)) [[likely]]
     return real_memset(dst, value, n, n);
   Interleaver::point();
   const TraceLock lock;

@@ -220,10 +220,13 @@ class PoolFile final : public OfProcess {
   Consistency consistency() const { return consistency_; }
   // By this open; stored with the next change of the state.
   bool consistency_changes() const {
-    return static_cast<std::uint32_t>(consistency_) != (super_.variant & kVariantConsistency);
+    return static_cast<std::uint32_t>(consistency_) != (variant() & kVariantConsistency);
   }
   // The pool's logged blocks have canaries (heap/guard.h).
-  bool canaries() const { return (super_.variant & kVariantCanaries) != 0; }
+  bool canaries() const { return (variant() & kVariantCanaries) != 0; }
+  // Says in the superblock that the pool takes part in transactions over several pools. Any thread
+  // may call it. Cost: one load, but for the first time. read_only, or what poisoned the pool | io.
+  Status mark_joint();
   bool opened_to_read() const { return opened_to_read_; }
   // The medium that an open for writing takes with these options.
   Medium medium_to_write() const { return medium_to_write_; }
@@ -255,6 +258,7 @@ class PoolFile final : public OfProcess {
 
  private:
   PoolFile();
+  std::uint32_t variant() const { return __atomic_load_n(&super_.variant, __ATOMIC_RELAXED); }
   void let_go() override;
   Status lock(bool exclusive, Report* report);
   // size_max 0: as many as may be, up to kAutomaticSizeMax.
@@ -333,6 +337,7 @@ class PoolFile final : public OfProcess {
   // Guarded by grow_mu_.
   std::atomic<std::uint64_t> ready_ = 0;  // where the reserved space ends; read without the lock
   std::uint64_t changes_ = 0;             // of the file's length, by others than prepare
+  std::mutex joint_mu_;                   // while mark_joint writes super_
   // Guarded by poison_mu_.
   mutable std::mutex poison_mu_;
   Report poison_;  // what turned it read-only

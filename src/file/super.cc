@@ -72,7 +72,7 @@ Status check_copy(const Superblock& s, std::string where, Report* report) {
     return fail(Status::wrong_version, report, "the pool was made for another cache line size",
                 std::move(where), std::to_string(kLineBytes), std::to_string(s.line_bytes));
   }
-  const std::uint32_t variant = s.variant & ~kVariantCanaries;
+  const std::uint32_t variant = s.variant & ~(kVariantCanaries | kVariantJoint);
   if (variant < static_cast<std::uint32_t>(Consistency::log) ||
       variant > static_cast<std::uint32_t>(Consistency::internal)) {
     return fail(Status::wrong_version, report,
@@ -162,6 +162,16 @@ Status PoolFile::set_state(PoolState state, Report* report) {
   TENUTO_TRY(put_superblock(report));
   if (clean && journal_ != nullptr) journal_->closed();
   return bad_pages(report);
+}
+
+Status PoolFile::mark_joint() {
+  if ((variant() & kVariantJoint) != 0) [[likely]]
+    return Status::ok;
+  const std::lock_guard lock(joint_mu_);
+  if ((variant() & kVariantJoint) != 0) return Status::ok;
+  TENUTO_TRY(writable());
+  __atomic_store_n(&super_.variant, super_.variant | kVariantJoint, __ATOMIC_RELAXED);
+  return put_superblock(nullptr);
 }
 
 // Writes the next superblock; two of them when it upgrades a pool of layout 4.

@@ -46,12 +46,13 @@ class DirtyLines {
     flush();
     tenuto::fence(first, then);
   }
-
- private:
+  // For a fence of the caller, which covers more.
   void flush() {
     flush_lines(lines_.data(), count_);
     count_ = 0;
   }
+
+ private:
   void make_room() {
     if (TENUTO_PLANT("pm_dirty_lines_flushed_and_not_fenced")) return flush();
     fence("more dirty lines than fit", "they are forgotten");

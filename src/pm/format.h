@@ -68,6 +68,7 @@ static_assert(sizeof(Superblock) == 128 && offsetof(Superblock, crc) == 124);
 // Superblock::variant. A version that does not know a bit refuses the pool that has it.
 inline constexpr std::uint32_t kVariantConsistency = 0xff;
 inline constexpr std::uint32_t kVariantCanaries = 0x100;
+inline constexpr std::uint32_t kVariantJoint = 0x200;  // it was in a transaction over several pools
 
 // One zone: its first byte and its length. Entries below HeadPage::zone_count are valid and
 // contiguous.

@@ -99,6 +99,7 @@ void abandon(void* object);
 // The locks that no pool owns, in the order in which they are taken. All of them are held over a
 // fork.
 struct ProcessLocks {
+  std::mutex engines;   // tx/open_engines.cc
   std::mutex steps;     // heap/large_pages.cc
   std::mutex readers;   // store/tree/epoch.cc
   std::mutex open;      // lane.cc

@@ -1,5 +1,6 @@
 // The C API: allocation to a pointer in the pool, and transactions over objects. Each call is the
 // C++ call of the same name. Only arguments that may be NULL, and options, are checked here.
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -96,6 +97,7 @@ tenuto_status walked(const Result<void*>& found, void** block) {
 
 struct tenuto_tx {
   explicit tenuto_tx(tenuto::Pool& pool) : tx(pool, nullptr, 0) {}
+  tenuto_tx(tenuto::Pool& pool, tenuto_tx& first) : tx(pool, first.tx, nullptr, 0) {}
   tenuto::Transaction tx;
 };
 
@@ -211,17 +213,20 @@ tenuto_status tenuto_next(const tenuto_pool* pool, const void* behind, uint64_t 
 void tenuto_flush(const void* p, size_t bytes) { flush_bytes(p, bytes); }
 void tenuto_fence(const char* first, const char* then) { fence(first, then); }
 
+static tenuto_status give_begun(std::unique_ptr<tenuto_tx> begun, tenuto_tx** tx) {
+  const Status s = begun->tx.status();
+  if (s == Status::ok) *tx = begun.release();
+  return give(s);
+}
 tenuto_status tenuto_tx_begin(tenuto_pool* pool, tenuto_tx** tx) {
   if (pool == nullptr || tx == nullptr) return TENUTO_INVALID_ARGUMENT;
   *tx = nullptr;
-  auto* begun = new tenuto_tx(*pool->pool);
-  const Status s = begun->tx.status();
-  if (s == Status::ok) {
-    *tx = begun;
-  } else {
-    delete begun;
-  }
-  return give(s);
+  return give_begun(std::make_unique<tenuto_tx>(*pool->pool), tx);
+}
+tenuto_status tenuto_tx_begin_with(tenuto_pool* pool, tenuto_tx* first, tenuto_tx** tx) {
+  if (pool == nullptr || first == nullptr || tx == nullptr) return TENUTO_INVALID_ARGUMENT;
+  *tx = nullptr;
+  return give_begun(std::make_unique<tenuto_tx>(*pool->pool, *first), tx);
 }
 tenuto_status tenuto_tx_add(tenuto_tx* tx, const void* p, size_t bytes) {
   return tx == nullptr ? TENUTO_INVALID_ARGUMENT : give(tx->tx.add(p, bytes));

@@ -5,7 +5,8 @@
 
 namespace TENUTO_NS::c {
 
-static_assert(static_cast<int>(Status::forked) == TENUTO_FORKED);
+static_assert(static_cast<int>(Status::in_doubt) == TENUTO_IN_DOUBT);
+static_assert(static_cast<int>(InDoubt::abort) == TENUTO_IN_DOUBT_ABORT);
 static_assert(static_cast<int>(Medium::journal) == TENUTO_MEDIUM_JOURNAL);
 static_assert(static_cast<int>(Durability::buffered) == TENUTO_BUFFERED);
 
@@ -26,6 +27,10 @@ Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Repor
   if (!is_durability(o.durability)) {
     return fail(Status::invalid_argument, &report, "there is no such durability",
                 "tenuto_pool_options.durability", "0 or 1", std::to_string(o.durability));
+  }
+  if (o.in_doubt < TENUTO_IN_DOUBT_ASK || o.in_doubt > TENUTO_IN_DOUBT_ABORT) {
+    return fail(Status::invalid_argument, &report, "there is no such end of a transaction",
+                "tenuto_pool_options.in_doubt", "0 to 2", std::to_string(o.in_doubt));
   }
   to.size = o.size;
   to.size_max = o.size_max;
@@ -57,6 +62,7 @@ Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Repor
   to.canaries = o.canaries != 0;
   to.heap.wear_levelling = o.wear_levelling != 0;
   to.heap.wear_rest_ms = o.wear_rest_ms;
+  to.in_doubt = static_cast<InDoubt>(o.in_doubt);
   if (o.on_mistake != nullptr) {
     to.on_mistake = [say = o.on_mistake, context = o.on_mistake_context](const Report& mistake) {
       say(context, mistake.text().c_str());
@@ -219,7 +225,8 @@ tenuto_status tenuto_pool_get_info_sized(tenuto_pool* pool, tenuto_pool_info* in
                                 .rolled_back = i.rolled_back,
                                 .consistency = static_cast<tenuto_consistency>(i.consistency),
                                 .canaries = i.canaries,
-                                .collect_ms = i.collect_ms};
+                                .collect_ms = i.collect_ms,
+                                .decisions_waiting = i.decisions_waiting};
   return c::give_figures(info, struct_bytes, all) ? TENUTO_OK : TENUTO_INVALID_ARGUMENT;
 }
 

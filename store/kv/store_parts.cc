@@ -43,4 +43,26 @@ Result<Pool> Pool::open(std::string_view path, const PoolOptions& options, Repor
   return Pool(std::move(*impl));
 }
 
+// Each round opens at least one pool, or is the last.
+Result<std::vector<Pool>> Pool::open_all(const std::vector<std::string>& paths,
+                                         const PoolOptions& options, Report* report) {
+  std::vector<std::unique_ptr<PoolImpl>> opened(paths.size());
+  for (std::size_t left = paths.size(); left > 0;) {
+    const std::size_t before = left;
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      if (opened[i] != nullptr) continue;
+      Result<Pool> pool = open(paths[i], options, report);
+      if (!pool && pool.error() == Status::in_doubt) continue;
+      if (!pool) return pool.error();
+      opened[i] = std::move(pool->impl_);
+      left -= 1;
+    }
+    if (left == before) return Status::in_doubt;
+  }
+  std::vector<Pool> all;
+  all.reserve(opened.size());
+  for (auto& impl : opened) all.push_back(Pool(std::move(impl)));
+  return all;
+}
+
 }  // namespace TENUTO_NS

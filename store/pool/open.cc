@@ -86,6 +86,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   impl->file = std::move(*opened);
   impl->recovery_threads = options.recovery_threads;
   impl->durability = options.durability;
+  impl->in_doubt = options.in_doubt;
   impl->was_clean = impl->file->was_clean();
   impl->filters = options.filters;
   TENUTO_TRY(impl->attach(impl->was_clean, options, report));
@@ -127,7 +128,7 @@ Status PoolImpl::attach(bool clean, const PoolOptions& options, Report* report) 
 
 Status PoolImpl::recover(Report* report) {
   if (!was_clean) TENUTO_TRY(heap->replay_intents(report));
-  TENUTO_TRY(engine->recover(report, &rolled_back));
+  TENUTO_TRY(engine->recover(report, &rolled_back, in_doubt));
   // After a crash only the store knows which blocks are its own. After a clean close the bits of
   // these blocks are durable, and the trees are not needed until the store is opened.
   if (!was_clean) TENUTO_TRY(open_store(report));

@@ -312,6 +312,7 @@ PoolInfo Pool::info() const {
   i.recovery_ms = impl_->recovery_ms;
   i.leaked_frames = impl_->leaked_frames;
   i.rolled_back = impl_->rolled_back;
+  i.decisions_waiting = impl_->engine->stats().decisions;
   i.journal_id = file.superblock().journal_id;
   i.journal_path = file.journal_place();
   i.journal_last_place = file.journal_last_place();
@@ -351,7 +352,15 @@ Status Pool::validate(Report* report) const {
 Transaction::Transaction(Pool& pool, const char* file, int line) {
   begin_status_ = usable(pool.impl_.get());
   if (begin_status_ != Status::ok) return;
-  begin(pool.impl_->engine->mine(), file, line);
+  begin(pool.impl_->engine->mine(), nullptr, file, line);
+  durability_ = pool.impl_->durability;
+}
+
+Transaction::Transaction(Pool& pool, Transaction& first, const char* file, int line) {
+  tx::Txn* const of_first = first.open();
+  begin_status_ = of_first == nullptr ? first.why_not() : usable(pool.impl_.get());
+  if (begin_status_ != Status::ok) return;
+  begin(pool.impl_->engine->mine(), of_first, file, line);
   durability_ = pool.impl_->durability;
 }
 

@@ -27,6 +27,7 @@ struct PoolImpl {
   std::unique_ptr<PoolStore> store;
   const PoolStoreKind& store_kind;
   unsigned recovery_threads = 0;
+  InDoubt in_doubt = InDoubt::ask;
   Durability durability = Durability::sync;  // of calls that have no option for it
   bool was_clean = true;
   double recovery_ms = 0;

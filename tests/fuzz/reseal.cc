@@ -33,6 +33,7 @@ void reseal_tx_line(tx::TxLine& line, LaneId lane) {
   for (std::size_t area = 0; area < tx::kAreas; ++area) {
     reseal_word(line.log_frame[area], tx::salt_of(lane, WordPlace::log_frame, area));
   }
+  reseal_word(line.decisions, tx::salt_of(lane, WordPlace::decisions));
 }
 
 void reseal_head_page(pm::HeadPage& head) {

@@ -4,10 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <regex>
-#include <sstream>
 
 #include "pm/assert.h"
 #include "pm/dirty_lines.h"
@@ -273,8 +269,8 @@ const std::vector<Planted>& bugs_below_the_store() {
 const std::vector<Planted>& planted_bugs() {
   static const std::vector<Planted> all = [] {
     std::vector<Planted> bugs = bugs_below_the_store();
-    bugs.insert(bugs.end(), planted_container_bugs().begin(), planted_container_bugs().end());
-    bugs.insert(bugs.end(), planted_store_bugs().begin(), planted_store_bugs().end());
+    for (const auto& more : {planted_container_bugs(), planted_joint_bugs(), planted_store_bugs()})
+      bugs.insert(bugs.end(), more.begin(), more.end());
     return bugs;
   }();
   return all;
@@ -380,6 +376,7 @@ const std::vector<Scenario>& scenarios() {
         {"kv_interleaved", explore_schedules, schedule_options()},
     };
     for (const HeapScript& h : heap_scripts()) s.push_back(heap_scenario(h.name));
+    for (Scenario& j : joint_scenarios()) s.push_back(std::move(j));
     return s;
   }();
   return all;
@@ -441,47 +438,6 @@ CrashResult find_planted(const Planted& bug, bool minimise) {
     }
   }
   all.seconds = cpu_seconds() - begin;
-  return all;
-}
-
-namespace {
-
-std::string text_of(const std::filesystem::path& file) {
-  std::stringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
-
-}  // namespace
-
-std::set<PlantPlace> plants_in_sources(const std::string& root) {
-  namespace fs = std::filesystem;
-  std::set<PlantPlace> all;
-  const std::regex use("TENUTO_PLANT\\(\\s*\"([^\"]*)\"\\)");
-  for (const char* folder : {"src", "tx", "store"}) {
-    for (const auto& file : fs::recursive_directory_iterator(fs::path(root) / folder)) {
-      if (!file.is_regular_file()) continue;
-      if (file.path().filename() == "plant.h") continue;  // it explains the macro
-      const std::string t = text_of(file.path());
-      for (std::sregex_iterator i(t.begin(), t.end(), use), end; i != end; ++i) {
-        all.insert({(*i)[1], fs::relative(file.path(), root).string()});
-      }
-    }
-  }
-  return all;
-}
-
-std::set<std::string> names_in_tests(const std::string& root) {
-  namespace fs = std::filesystem;
-  std::set<std::string> all;
-  const std::regex name("\"((pm|journal|frame|heap|tx|store)(_[a-z0-9]+)+)\"");
-  for (const auto& file : fs::recursive_directory_iterator(fs::path(root) / "tests")) {
-    const std::string own = file.path().filename().string();
-    if (file.path().extension() != ".cc" || own.starts_with("planted") || own == "plants.cc")
-      continue;  // these files only list names
-    const std::string t = text_of(file.path());
-    for (std::sregex_iterator i(t.begin(), t.end(), name), end; i != end; ++i) all.insert((*i)[1]);
-  }
   return all;
 }
 

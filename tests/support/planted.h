@@ -33,6 +33,9 @@ const std::vector<Planted>& planted_bugs();
 const std::vector<Planted>& planted_store_bugs();
 // The bugs that are planted in the containers of tx/ (planted_containers.cc).
 const std::vector<Planted>& planted_container_bugs();
+// Those of transactions over several pools, and their scenarios (planted_joint.cc).
+const std::vector<Planted>& planted_joint_bugs();
+std::vector<Scenario> joint_scenarios();
 const std::vector<Scenario>& scenarios();
 const Scenario& scenario(const std::string& name);
 

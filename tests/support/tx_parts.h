@@ -23,7 +23,7 @@ struct TxParts : PoolParts {
   Status open(const std::string& path, const PoolOptions& options = small_options()) {
     TENUTO_TRY(begin_open(path, options));
     engine = std::make_unique<tx::Engine>(*file, *lanes, *heap);
-    if (!file->was_clean()) TENUTO_TRY(engine->recover(&report, &rolled_back));
+    TENUTO_TRY(engine->recover(&report, &rolled_back, options.in_doubt));
     return end_open();
   }
   Status close() {

@@ -53,6 +53,8 @@ function(tenuto_layer_library target traced)
                                                VISIBILITY_INLINES_HIDDEN ON)
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src"
                                                  "${PROJECT_SOURCE_DIR}")
+    # Nobody replaces exported functions by others of the same name, so they may be inlined.
+    target_compile_options(${target} PRIVATE -fno-semantic-interposition)
     if(TENUTO_NOEXCEPT)
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions
                                                -fno-rtti>)

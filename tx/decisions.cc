@@ -1,0 +1,89 @@
+#include "tx/decisions.h"
+
+#include <algorithm>
+#include <string>
+
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+#include "tx/open_engines.h"
+#include "tx/undo.h"
+
+namespace TENUTO_NS::tx {
+
+namespace {
+std::uint64_t link_salt(const pm::Lane& lane) { return salt_of(lane.id, WordPlace::decisions); }
+}  // namespace
+
+Status find_decisions(pm::PoolFile& file, const pm::Lane& lane, PoolOffset& frame, Report* report) {
+  const SealedWord& link = tx_line(lane).decisions;
+  const std::string what = "decisions of lane " + std::to_string(lane.id.value);
+  frame = {link.number()};
+  if (!link.sound(link_salt(lane))) {
+    return fail(Status::corrupt, report, "the link to a transaction's log frame is damaged",
+                file.where(file.offset_of(&link), what));
+  }
+  return frame ? check_log_frame(file, lane, kDecisionsArea, 0, frame, what, report) : Status::ok;
+}
+
+void Decisions::adopt(PoolOffset frame) {
+  frame_ = frame;
+  waiting_.assign(kLogFrameLines, false);
+  for (std::size_t i = 0; i < kLogFrameLines; ++i) waiting_[i] = line(i).seal != 0;
+}
+
+std::size_t Decisions::waiting() const {
+  return static_cast<std::size_t>(std::count(waiting_.begin(), waiting_.end(), true));
+}
+
+void Decisions::look_who_ended() {
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    if (waiting_[i] && OpenEngines::has_ended(name_in(line(i)))) waiting_[i] = false;
+  }
+}
+
+Status Decisions::make_room(std::size_t parts) {
+  last_.reserve(parts);
+  if (!frame_) {
+    waiting_.assign(kLogFrameLines, false);
+    const Result<PoolOffset> frame = take_log_frame(file_, heap_, lane_, kDecisionsArea, 0,
+                                                    tx_line(lane_).decisions, link_salt(lane_));
+    if (!frame) return frame.error();
+    frame_ = *frame;
+  }
+  const auto room = [this] { return kLogFrameLines - waiting(); };
+  if (room() < parts) look_who_ended();
+  return room() < parts ? Status::in_doubt : Status::ok;
+}
+
+void Decisions::write(std::uint64_t sequence, const TxnName& part) {
+  if (!TENUTO_PLANT("tx_decision_overwritten_early"))
+    while (waiting_[next_]) next_ = (next_ + 1) % kLogFrameLines;
+  const EntryHead head = EntryHead::make(EntryKind::prepared, {0}, sizeof part);
+  pm::write_log_line(line(next_), {head.raw, part.pool_id, part.lane, part.sequence, 0, 0, 0},
+                     sequence);
+  waiting_[next_] = true;
+  last_.push_back(next_);
+  if (!TENUTO_PLANT("tx_decision_overwritten_early")) next_ = (next_ + 1) % kLogFrameLines;
+}
+
+void Decisions::withdraw() {
+  for (const std::size_t i : last_) {
+    pm::clear_log_line(line(i));
+    waiting_[i] = false;
+  }
+  last_.clear();
+}
+
+void Decisions::trim() {
+  if (!frame_) return;
+  look_who_ended();
+  if (waiting() != 0) return;
+  publish(tx_line(lane_).decisions, SealedWord{});
+  fence("log frames unlinked", "log frames reused");
+  heap_.put_log_frame(frame_);
+  frame_ = {};
+  waiting_.clear();
+  next_ = 0;
+}
+
+}  // namespace TENUTO_NS::tx

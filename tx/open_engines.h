@@ -1,0 +1,42 @@
+// The engines that are open in this process. Pools that were in one transaction ask each other here
+// how it ended (joint.cc).
+//
+// Thread safety: all calls by any thread. They hold process_locks.engines, so that no engine goes
+// away meanwhile.
+#pragma once
+
+#include <cstdint>
+
+#include "tenuto/abi.h"
+#include "tx/format.h"
+
+namespace TENUTO_NS::tx {
+
+class Engine;
+
+enum class Verdict : std::uint8_t {
+  committed,
+  aborted,
+  not_reached,  // the decider is an older copy: it has not begun that transaction
+  not_open,     // no pool with that id is open here
+  two_open,     // two pools with that id are
+};
+
+class OpenEngines {
+ public:
+  // From a recovery that is durable until the engine goes away.
+  static void add(Engine& engine);
+  static void remove(Engine& engine);  // does nothing if it is not there
+
+  // How `decider` ended, which decides `part`.
+  static Verdict ask(const TxnName& decider, const TxnName& part);
+  // Whether `part` has ended durably. false also: its pool is not open. Cost: with a journal a
+  // sync.
+  static bool has_ended(const TxnName& part);
+
+ private:
+  static Engine* find(std::uint64_t pool_id, std::size_t& count);
+  static Engine* first_;
+};
+
+}  // namespace TENUTO_NS::tx

@@ -2,6 +2,7 @@
 // needs another layout version and a pool of the version before (pools/README.md).
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <string>
 
@@ -14,6 +15,10 @@
 #include "store/tree/format.h"
 #include "store/tree/hash.h"
 #include "store/tree/record.h"
+#include "tenuto/concurrent_hash_map.h"
+#include "tenuto/hash_map.h"
+#include "tenuto/inline_string.h"
+#include "tenuto/ordered_map.h"
 #include "tx/format.h"
 
 namespace tenuto::test {
@@ -123,6 +128,54 @@ TEST(GoldenBytes, catalog_and_store_word) {
   entry.spec.duplicates = true;
   EXPECT_EQ(hex(store::encode_entry(entry)), "b89a7856341200000700000000000000020401009f2381a5");
   EXPECT_EQ(store::StoreWord::make(KeyOrder::u64, true, kPlace).raw, 0x1ee0ba4d00010102u);
+}
+
+// The first bytes of an object that zeroes were before.
+template <class T, class Fill>
+std::string first_bytes(std::size_t bytes, Fill&& fill) {
+  alignas(64) std::byte place[sizeof(T)] = {};
+  fill(*new (place) T);
+  return hex({reinterpret_cast<const char*>(place), bytes});
+}
+
+// Nodes and heads of containers. pools/0.2/containers has whole ones.
+TEST(GoldenBytes, containers) {
+  using Number = std::uint64_t;
+  using Bucket = slots::Bucket<Number, Number>;
+  using Leaf = slots::Leaf<Number, Number>;
+  using Inner = slots::Inner<Number>;
+  EXPECT_EQ(slots::hash_number(7), 1346066267577507604u);
+  EXPECT_EQ(slots::hash_bytes("a key of some bytes"), 3732671410319807637u);
+  EXPECT_EQ(slots::hash_bytes(""), 11912144113143032851u);
+  EXPECT_EQ(first_bytes<Bucket>(32,
+                                [](Bucket& b) {
+                                  b.tags = slots::Tags().filled(0, 0xab).filled(1, 0xcd).word();
+                                  b.more = &b;
+                                  b.slot[0] = {5, 6};
+                                }),
+            "abcd000000000003f1ffffffffffffff05000000000000000600000000000000");
+  EXPECT_EQ(first_bytes<Leaf>(32,
+                              [](Leaf& l) {
+                                l.order = slots::Permutation().inserted(0).inserted(0).word();
+                                l.next = &l;
+                                l.slot[0] = {5, 6};
+                              }),
+            "1220436587a9cbedf1ffffffffffffff05000000000000000600000000000000");
+  EXPECT_EQ(first_bytes<Inner>(24,
+                               [](Inner& i) {
+                                 i.order = slots::Permutation().inserted(0).word();
+                                 i.slot[0].key = 5;
+                                 i.slot[0].child = &i;
+                               }),
+            "0121436587a9cbed0500000000000000e1ffffffffffffff");
+  EXPECT_EQ(sizeof(Bucket), 128u);
+  EXPECT_EQ(sizeof(Leaf), 256u);
+  EXPECT_EQ(sizeof(Inner), 248u);
+  EXPECT_EQ(sizeof(OrderedMap<Number, Number>), 24u);
+  EXPECT_EQ(sizeof(HashMap<Number, Number>), 24u);
+  EXPECT_EQ(sizeof(ConcurrentHashMap<Number, Number>), 32 * 64u);
+  EXPECT_EQ(first_bytes<InlineString<7>>(8, [](auto& s) { s = InlineString<7>("abc"); }),
+            "0361626300000000");
 }
 
 }  // namespace

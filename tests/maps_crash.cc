@@ -26,6 +26,8 @@ TEST(maps_crash, slots_that_are_used_again_come_back) { expect_sound(kMapReuses)
 TEST(maps_crash, a_bucket_that_splits_keeps_every_key) { expect_sound(kTableGrows); }
 TEST(maps_crash, erased_keys_leave_the_others) { expect_sound(kTableShrinks); }
 TEST(maps_crash, slots_of_buckets_that_are_used_again_come_back) { expect_sound(kTableReuses); }
+TEST(maps_crash, a_bucket_that_is_merged_keeps_every_key) { expect_sound(kTableMerges); }
+TEST(maps_crash, buckets_behind_a_merged_one_are_merged) { expect_sound(kTableMergesChains); }
 
 }  // namespace
 }  // namespace tenuto::test

@@ -217,5 +217,42 @@ TEST_F(MapsStress, threads_keep_every_sum) {
   EXPECT_EQ(pool_->validate(&r), Status::ok) << r.text();
 }
 
+// Shards grow and shrink by thousands of buckets while others read them.
+TEST_F(MapsStress, shards_shrink_beside_readers) {
+  const std::uint64_t keys = scaled(6000);
+  for (std::uint64_t key = 0; key < keys + 100; ++key) {
+    ASSERT_EQ(handle_->insert(key, Value{key, kSum - key}), Status::ok);
+  }
+  std::size_t blocks = 0;
+  map_->for_each_block([&](const void*) { blocks += 1; });
+  std::atomic<int> writers{2};
+  std::atomic<bool> wrong{false};
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t key = t; key < keys; key += 2) {
+        if (handle_->erase(key) != Status::ok) wrong = true;
+      }
+      writers -= 1;
+    });
+    threads.emplace_back([&, t] {
+      std::mt19937_64 rng(t);
+      while (writers > 0) {
+        const std::uint64_t key = rng() % (keys + 100);
+        const std::optional<Value> v = handle_->get(key);
+        if (v ? v->plus != key || v->plus + v->minus != kSum : key >= keys) wrong = true;
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_FALSE(wrong);
+  EXPECT_EQ(handle_->size(), 100u);
+  Report r;
+  EXPECT_EQ(map_->validate(&r), Status::ok) << r.text();
+  std::size_t left = 0;
+  map_->for_each_block([&](const void*) { left += 1; });
+  EXPECT_LT(left, blocks / 2);
+}
+
 }  // namespace
 }  // namespace tenuto

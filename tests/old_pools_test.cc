@@ -81,6 +81,8 @@ constexpr OldPool kPools[] = {
     {.version = "0.2", .name = "history_killed", .clean = false},
     {.version = "0.2", .name = "objects", .store = false},
     {.version = "0.2", .name = "objects_killed", .clean = false, .store = false},
+    {.version = "0.2", .name = "containers", .store = false},
+    {.version = "0.2", .name = "containers_killed", .clean = false, .store = false},
 };
 
 // The layout version in its superblock.

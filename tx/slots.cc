@@ -95,6 +95,11 @@ Status vacate(Transaction& tx, const void* slot, std::size_t bytes) {
   return tx.add_later(slot, bytes);
 }
 
+Status save_merged(Transaction& tx, const void* bucket, std::size_t bytes) {
+  if (TENUTO_PLANT("tx_merged_bucket_not_saved")) return tx.status();
+  return tx.add_later(bucket, bytes);
+}
+
 void assign(p<std::uint64_t>& field, std::uint64_t word) {
   if (TENUTO_PLANT("tx_slots_counted_without_an_entry")) {
     std::memcpy(static_cast<void*>(&field), &word, sizeof word);

@@ -252,13 +252,11 @@ class ConcurrentHashMap {
     return Status::ok;
   }
   Status validate(Report* report = nullptr) const {
-    for (std::size_t i = 0; i < kShards; ++i) {
-      TENUTO_TRY(shards_[i].map.validate(report));
-      for (const auto& [key, value] : shards_[i].map) {
-        if (shard_of(key) != i) return fail(Status::corrupt, report, "a key is in another shard");
-      }
-    }
-    return Status::ok;
+    return validate_shards(report, [&](const Map& map) { return map.validate(report); });
+  }
+  template <PoolOfBlocks AnyPool>
+  Status validate(const AnyPool& pool, Report* report = nullptr) const {
+    return validate_shards(report, [&](const Map& map) { return map.validate(pool, report); });
   }
   template <class F>
   void for_each_block(F&& f) const {
@@ -266,6 +264,17 @@ class ConcurrentHashMap {
   }
 
  private:
+  template <class Validate>
+  Status validate_shards(Report* report, Validate&& validate_map) const {
+    for (std::size_t i = 0; i < kShards; ++i) {
+      TENUTO_TRY(validate_map(shards_[i].map));
+      for (const auto& [key, value] : shards_[i].map) {
+        if (shard_of(key) != i) return fail(Status::corrupt, report, "a key is in another shard");
+      }
+    }
+    return Status::ok;
+  }
+
   // A line, so that commits of two shards do not flush the same one.
   struct Shard {
     Map map;

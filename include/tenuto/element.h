@@ -17,9 +17,15 @@
 //       return scores.release(tx);
 //     }
 //   };
+//
+// Damage: a container has no checksum, as all objects of a program. A lookup believes the bytes, so
+// on a damaged medium it may read anywhere. validate(pool) of a container finds every pointer,
+// size, tag and order that is wrong, and after it readers stay inside the pool. A flipped bit in a
+// value, or in a key that stays in its place, is not found.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -157,6 +163,49 @@ class AllOrAbort {
 
  private:
   Transaction* tx_;
+};
+
+// --- checks of bytes that may be anything --------------------------------------------------------
+
+// A container has no checksum. validate(pool) follows no pointer before a block of the pool was
+// found there that is large enough, so it never reads outside the pool, and it ends. Elements with
+// such a member are asked before they are compared.
+template <class AnyPool>
+class BlocksOf {
+ public:
+  explicit BlocksOf(const AnyPool& pool) : pool_(pool) {}
+  // Whether an allocated block of at least so many bytes begins there. Cost: as Pool::usable_size.
+  bool has(const void* at, std::uint64_t bytes, std::uint64_t align = 8) const {
+    return reinterpret_cast<std::uintptr_t>(at) % align == 0 && pool_.usable_size(at) >= bytes &&
+           pool_.usable_size(at) != 0;
+  }
+  // ok | corrupt, with a report.
+  template <class T>
+  Status validate(const T& element, Report* report) const {
+    if constexpr (requires { element.validate(pool_, report); }) {
+      return element.validate(pool_, report);
+    } else {
+      return Status::ok;
+    }
+  }
+
+ private:
+  const AnyPool& pool_;
+};
+
+// For validate without a pool: the pointers are believed, and elements are not asked.
+struct BelievedBlocks {
+  static bool has(const void*, std::uint64_t, std::uint64_t = 8) { return true; }
+  template <class T>
+  static Status validate(const T&, Report*) {
+    return Status::ok;
+  }
+};
+
+// What validate takes: Pool, which this header does not know.
+template <class T>
+concept PoolOfBlocks = requires(const T& pool) {
+  pool.usable_size(nullptr);
 };
 
 }  // namespace TENUTO_NS

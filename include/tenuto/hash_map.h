@@ -1,4 +1,5 @@
-// A hash map in a pool. It grows by one bucket at a time, so no insert waits for all entries.
+// A hash map in a pool. It grows and shrinks by one bucket at a time, so no call waits for all
+// entries.
 //
 //   struct Root {
 //     HashMap<std::uint64_t, std::uint64_t> visits;
@@ -6,12 +7,15 @@
 //   pool.run([&](Transaction& tx) { return root.visits.insert(tx, 7, 42); });
 //
 // Linear hashing (Litwin, VLDB 1980): when there are more than four entries for each bucket, the
-// next bucket in turn is split. A bucket has seven slots, and one word with a byte of the hash of
+// next bucket in turn is split, and when there are less than two, the last one is merged into the
+// one it came from. A bucket has seven slots, and one word with a byte of the hash of
 // each. A search compares keys only where that byte matches. For keys and values of 8 bytes a
 // bucket is two lines, so that a lookup reads two lines next to each other besides the header; an
 // insertion writes a free slot, and nothing is moved. A chain of nodes would cost a block, its bit
 // and its entry, at each insertion, and a miss for each node at a lookup. Entries without room are
 // in further buckets behind their own (one in thirty).
+//
+// get, insert, erase and the other calls that all maps have: tenuto/maps/map_calls.h.
 //
 // A map is part of an object in the pool: the root, or an element of another container. Zero bytes
 // are an empty map. K and V are elements (tenuto/element.h). Hash and Equal take keys, and whatever
@@ -24,13 +28,16 @@
 // a ConcurrentHashMap.
 // Durability: that of the transaction. Readers see what this thread's transaction has changed.
 //
-// Cost, K and V of 8 bytes (tests/maps_test.cc): an insert or erase is 3 fences and 5 or 6 lines.
-// With the splits, one at each fourth insert, it is 8.2 lines on average. A new segment of buckets
-// is flushed as a whole, 64 KiB at most. All of a transaction's calls share the 3 fences, unless
-// one fills a slot that another one emptied.
+// Cost, K and V of 8 bytes (tests/maps_test.cc, tests/hash_map_test.cc): an insert or erase is 3
+// fences and 5 or 6 lines. With the splits, one at each fourth insert, it is 8.2 lines on average;
+// an erase with the merges, one at each second erase of a map that shrinks, 7.9. A new segment of
+// buckets is flushed as a whole, 64 KiB at most. All of a transaction's calls share the 3 fences,
+// unless one fills a slot that another one emptied.
 //
-// Space: 35 bytes for each entry of 16 while it grows. The buckets stay when entries are erased;
-// clear frees them.
+// Space: 35 bytes for each entry of 16 while it grows, and at most twice as many while it shrinks,
+// besides a segment. A segment is freed with its first bucket. The directory, of 8 bytes for each
+// segment, never shrinks, and the last bucket stays; clear frees them. A merge that needs a bucket,
+// in a pool without memory, is left to the next erase.
 #pragma once
 
 #include <bit>
@@ -44,6 +51,7 @@
 #include <utility>
 
 #include "tenuto/maps/hash_change.h"
+#include "tenuto/maps/map_calls.h"
 
 namespace TENUTO_NS {
 
@@ -65,9 +73,9 @@ struct StableHash {
 };
 
 template <class K, class V, class Hash = StableHash, class Equal = std::equal_to<>>
-class HashMap : private slots::HashTable<K, V, Hash, Equal> {
-  using Table = slots::HashTable<K, V, Hash, Equal>;
-  using typename Table::Bucket;
+class HashMap : public slots::MapCalls<slots::HashTable<K, V, Hash, Equal>, K, V> {
+  using Calls = slots::MapCalls<slots::HashTable<K, V, Hash, Equal>, K, V>;
+  using typename Calls::Bucket;
 
  public:
   struct Item {
@@ -131,29 +139,8 @@ class HashMap : private slots::HashTable<K, V, Hash, Equal> {
   using const_iterator = Iterator;
 
   HashMap() = default;
-  HashMap(Relocation r, HashMap& from) noexcept : Table(r, from) {}
-  HashMap(const HashMap&) = delete;
-  HashMap& operator=(const HashMap&) = delete;
+  HashMap(Relocation r, HashMap& from) noexcept : Calls(r, from) {}
 
-  std::uint64_t size() const { return this->size_; }
-  bool empty() const { return size() == 0; }
-
-  template <class Key>
-  bool contains(const Key& key) const {
-    return get(key) != nullptr;
-  }
-  // The value of a key; null: it is not there. The second one is to assign fields (tenuto/p.h) of
-  // the value, which add themselves, and to call mutators of a container in it. For other stores
-  // use edit.
-  template <class Key>
-  const V* get(const Key& key) const {
-    const auto at = this->find_entry(key, this->hash_of(key));
-    return at.bucket == nullptr ? nullptr : &at.entry().value;
-  }
-  template <class Key>
-  V* get(const Key& key) {
-    return const_cast<V*>(std::as_const(*this).get(key));
-  }
   template <class Key>
   Iterator find(const Key& key) const {
     const std::uint64_t hash = this->hash_of(key);
@@ -172,61 +159,7 @@ class HashMap : private slots::HashTable<K, V, Hash, Equal> {
   // The hash of a key, as this map takes it.
   template <class Key>
   static std::uint64_t stable_hash(const Key& key) {
-    return Table::hash_of(key);
-  }
-
-  // exists: the key is there. Key and value are made of the arguments, as construct() says.
-  template <class Key, class Value>
-  Status insert(Transaction& tx, const Key& key, const Value& value) {
-    return made(tx, key, value).error();
-  }
-  // Inserts, or gives the key this value. 3 fences, as one range that is added (3 lines); a value
-  // that is one field waits like any other.
-  template <class Key, class Value>
-  Status insert_or_assign(Transaction& tx, const Key& key, const Value& value) {
-    const Status s = made(tx, key, value).error();
-    if (s != Status::exists) return s;
-    return slots::abort_if_thrown(tx, [&] { return slots::assign_value(tx, *get(key), value); });
-  }
-  // The value of the key, which is V() if the key was not there. Use it as that of get.
-  template <class Key>
-  Result<V*> get_or_insert(Transaction& tx, const Key& key) {
-    Result<V*> fresh = made(tx, key);
-    if (fresh.error() != Status::exists) return fresh;
-    return get(key);
-  }
-  // Adds the value of the key (a fence), for any stores. not_found | statuses of Transaction::add.
-  template <class Key>
-  Result<V*> edit(Transaction& tx, const Key& key) {
-    V* const value = get(key);
-    if (value == nullptr) return Status::not_found;
-    TENUTO_TRY(tx.add(value, sizeof(V)));
-    return value;
-  }
-  template <class Key>
-  Status erase(Transaction& tx, const Key& key) {
-    return slots::abort_if_thrown(tx, [&] { return this->erase_key(tx, key); });
-  }
-
-  // Releases all keys and values, and frees all buckets. Reads every bucket.
-  Status clear(Transaction& tx) {
-    return slots::abort_if_thrown(tx, [&] { return slots::all_or_abort(tx, this->clear_all(tx)); });
-  }
-  // The same, for the owner of the map (tenuto/element.h).
-  Status release(Transaction& tx) { return clear(tx); }
-
-  // Looks at every bucket: places and tags of the keys, counts, chains. corrupt, with a report.
-  Status validate(Report* report = nullptr) const { return this->validate_all(report); }
-  // Calls f(address) for each block of the map itself, without those of its elements; for checks.
-  template <class F>
-  void for_each_block(F&& f) const {
-    this->visit_blocks(f);
-  }
-
- private:
-  template <class Key, class... Value>
-  Result<V*> made(Transaction& tx, const Key& key, const Value&... value) {
-    return slots::abort_if_thrown(tx, [&] { return this->insert_new(tx, key, value...); });
+    return Calls::hash_of(key);
   }
 };
 

@@ -10,6 +10,8 @@
 // Mao, Kohler, Morris, EuroSys 2012), so an entry is written to a free slot, and nothing is moved.
 // Leaves are linked forwards; a step back over the start of a leaf searches from the root.
 //
+// get, insert, erase and the other calls that all maps have: tenuto/maps/map_calls.h.
+//
 // A map is part of an object in the pool: the root, or an element of another container. Zero bytes
 // are an empty map. K and V are elements (tenuto/element.h). Less compares keys, and keys with
 // whatever find and the others are called with (std::string_view for strings).
@@ -37,14 +39,15 @@
 #include <iterator>
 #include <utility>
 
+#include "tenuto/maps/map_calls.h"
 #include "tenuto/maps/ordered_change.h"
 
 namespace TENUTO_NS {
 
 template <class K, class V, class Less = std::less<>>
-class OrderedMap : private slots::OrderedTree<K, V, Less> {
-  using Tree = slots::OrderedTree<K, V, Less>;
-  using typename Tree::Leaf;
+class OrderedMap : public slots::MapCalls<slots::OrderedTree<K, V, Less>, K, V> {
+  using Calls = slots::MapCalls<slots::OrderedTree<K, V, Less>, K, V>;
+  using typename Calls::Leaf;
   using Permutation = slots::Permutation;
 
  public:
@@ -115,29 +118,8 @@ class OrderedMap : private slots::OrderedTree<K, V, Less> {
   using const_iterator = Iterator;
 
   OrderedMap() = default;
-  OrderedMap(Relocation r, OrderedMap& from) noexcept : Tree(r, from) {}
-  OrderedMap(const OrderedMap&) = delete;
-  OrderedMap& operator=(const OrderedMap&) = delete;
+  OrderedMap(Relocation r, OrderedMap& from) noexcept : Calls(r, from) {}
 
-  std::uint64_t size() const { return this->size_; }
-  bool empty() const { return size() == 0; }
-
-  template <class Key>
-  bool contains(const Key& key) const {
-    return get(key) != nullptr;
-  }
-  // The value of a key; null: it is not there. The second one is to assign fields (tenuto/p.h) of
-  // the value, which add themselves, and to call mutators of a container in it. For other stores
-  // use edit.
-  template <class Key>
-  const V* get(const Key& key) const {
-    const auto [leaf, order, rank, found] = this->search(key);
-    return found ? &leaf->slot[order.slot(rank)].value : nullptr;
-  }
-  template <class Key>
-  V* get(const Key& key) {
-    return const_cast<V*>(std::as_const(*this).get(key));
-  }
   template <class Key>
   Iterator find(const Key& key) const {
     const auto [leaf, order, rank, found] = this->search(key);
@@ -160,63 +142,11 @@ class OrderedMap : private slots::OrderedTree<K, V, Less> {
   }
   Iterator end() const { return Iterator(*this, nullptr, Permutation(), 0); }
 
-  // exists: the key is there. Key and value are made of the arguments, as construct() says.
-  template <class Key, class Value>
-  Status insert(Transaction& tx, const Key& key, const Value& value) {
-    return made(tx, key, value).error();
-  }
-  // Inserts, or gives the key this value. 3 fences, as one range that is added (3 lines); a value
-  // that is one field waits like any other.
-  template <class Key, class Value>
-  Status insert_or_assign(Transaction& tx, const Key& key, const Value& value) {
-    const Status s = made(tx, key, value).error();
-    if (s != Status::exists) return s;
-    return slots::abort_if_thrown(tx, [&] { return slots::assign_value(tx, *get(key), value); });
-  }
-  // The value of the key, which is V() if the key was not there. Use it as that of get.
-  template <class Key>
-  Result<V*> get_or_insert(Transaction& tx, const Key& key) {
-    Result<V*> fresh = made(tx, key);
-    if (fresh.error() != Status::exists) return fresh;
-    return get(key);
-  }
-  // Adds the value of the key (a fence), for any stores. not_found | statuses of Transaction::add.
-  template <class Key>
-  Result<V*> edit(Transaction& tx, const Key& key) {
-    V* const value = get(key);
-    if (value == nullptr) return Status::not_found;
-    TENUTO_TRY(tx.add(value, sizeof(V)));
-    return value;
-  }
-  template <class Key>
-  Status erase(Transaction& tx, const Key& key) {
-    return slots::abort_if_thrown(tx, [&] { return this->erase_key(tx, key); });
-  }
-
-  // Releases all keys and values, and frees all nodes. Reads every node.
-  Status clear(Transaction& tx) {
-    return slots::abort_if_thrown(tx, [&] { return slots::all_or_abort(tx, this->clear_all(tx)); });
-  }
-  // The same, for the owner of the map (tenuto/element.h).
-  Status release(Transaction& tx) { return clear(tx); }
-
-  // Looks at every node: order of the keys, counts, links, levels. corrupt, with a report.
-  Status validate(Report* report = nullptr) const { return this->validate_all(report); }
-  // Calls f(address) for each block of the map itself, without those of its elements; for checks.
-  template <class F>
-  void for_each_block(F&& f) const {
-    this->visit_nodes(f);
-  }
-
  private:
-  template <class Key, class... Value>
-  Result<V*> made(Transaction& tx, const Key& key, const Value&... value) {
-    return slots::abort_if_thrown(tx, [&] { return this->insert_new(tx, key, value...); });
-  }
   // `at` is the end, or the first entry of a leaf. Before the first entry of the map there is none:
   // the answer is the end.
   Iterator before(const Iterator& at) const {
-    typename Tree::Path path;
+    typename Calls::Path path;
     const Leaf* leaf = nullptr;
     if (at.leaf_ == nullptr) {
       leaf = this->last_leaf(path);

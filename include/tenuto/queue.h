@@ -183,6 +183,17 @@ class Queue {
   iterator begin() requires(!PlainElement<T>) { return iterator(chain_.view()); }
   iterator end() requires(!PlainElement<T>) { return iterator(); }
 
+  // Whether the segments are blocks and have as many elements as they should, and whether these are
+  // sound; of any bytes (BlocksOf in tenuto/element.h). ok | corrupt, with a report. REQUIRES: no
+  // transaction is open on the pool.
+  template <PoolOfBlocks AnyPool>
+  Status validate(const AnyPool& pool, Report* report = nullptr) const {
+    const BlocksOf blocks(pool);
+    TENUTO_TRY(validate_segments(blocks, report));
+    for (const T& element : *this) TENUTO_TRY(blocks.validate(element, report));
+    return Status::ok;
+  }
+
   // As an element (tenuto/element.h). Frees the segments, and what the elements own. The queue has
   // no value afterwards; clear() leaves an empty one.
   Status release(Transaction& tx) {
@@ -198,6 +209,27 @@ class Queue {
   T* oldest() const {
     const auto v = chain_.view();
     return v.size == 0 ? nullptr : static_cast<T*>(type().at(v.first, v.begin));
+  }
+  // Each segment has elements, so the size bounds their number.
+  template <class Blocks>
+  Status validate_segments(const Blocks& blocks, Report* report) const {
+    const auto wrong = [&](const char* what) { return fail(Status::corrupt, report, what); };
+    const auto v = chain_.view();
+    const auto slot_type = type();
+    if (v.first == nullptr) return v.size == 0 ? Status::ok : wrong("a queue has no segment");
+    std::uint64_t begin = v.begin, counted = 0;
+    for (const tx::Chain::Segment* s = v.first;; s = s->next, begin = 0) {
+      if (!blocks.has(s, sizeof(*s)) || s->slots > ~std::uint64_t{0} / 2 / sizeof(T) ||
+          !blocks.has(s, slot_type.first() + s->slots * sizeof(T), alignof(T))) {
+        return wrong("a segment of a queue is no block");
+      }
+      const std::uint64_t end = s == v.last ? v.end : s->slots;
+      if (end > s->slots || begin > end) return wrong("a segment of a queue has fewer slots");
+      counted += end - begin;
+      if (s == v.last) break;
+      if (begin == end || counted > v.size) return wrong("a queue has more segments than elements");
+    }
+    return counted == v.size ? Status::ok : wrong("the size of a queue is not its elements'");
   }
   Status release_all(Transaction& tx) {
     if constexpr (Owner<T>) {

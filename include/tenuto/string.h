@@ -67,6 +67,18 @@ class TENUTO_API String {
   friend auto operator<=>(const String& a, const String& b) { return a.view() <=> b.view(); }
   friend auto operator<=>(const String& a, std::string_view b) { return a.view() <=> b; }
 
+  // Whether longer text is in a block with room for it; of any bytes (BlocksOf in
+  // tenuto/element.h). ok | corrupt, with a report. REQUIRES: no transaction is open on the pool.
+  template <PoolOfBlocks AnyPool>
+  Status validate(const AnyPool& pool, Report* report = nullptr) const {
+    if (small() || (size_ <= block_.room && block_.room < ~std::uint64_t{0} &&
+                    BlocksOf(pool).has(block(), block_.room + 1, 1))) {
+      return c_str()[size_] == 0 ? Status::ok
+                                 : fail(Status::corrupt, report, "a text has another length");
+    }
+    return fail(Status::corrupt, report, "the text of a string is no block");
+  }
+
   // As an element (tenuto/element.h). Frees the block. The string has no value afterwards; clear()
   // leaves an empty one.
   Status release(Transaction& tx) { return small() ? Status::ok : tx.free(block()); }

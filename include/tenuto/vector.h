@@ -260,6 +260,24 @@ class Vector {
     return element;
   }
 
+  // Whether the block is there, with room for all elements, and whether these are sound; of any
+  // bytes (BlocksOf in tenuto/element.h). ok | corrupt, with a report. REQUIRES: no transaction is
+  // open on the pool.
+  template <PoolOfBlocks AnyPool>
+  Status validate(const AnyPool& pool, Report* report = nullptr) const {
+    const BlocksOf blocks(pool);
+    const auto v = array_.view();
+    const auto wrong = [&](const char* what) { return fail(Status::corrupt, report, what); };
+    if (v.size > v.room) return wrong("a vector has more elements than room");
+    if (v.data == nullptr) return v.room == 0 ? Status::ok : wrong("a vector has no block");
+    if (v.room > ~std::uint64_t{0} / sizeof(T) ||
+        !blocks.has(v.data, v.room * sizeof(T), alignof(T))) {
+      return wrong("the elements of a vector are no block");
+    }
+    for (const T& element : *this) TENUTO_TRY(blocks.validate(element, report));
+    return Status::ok;
+  }
+
   bool operator==(const Vector& o) const { return std::equal(begin(), end(), o.begin(), o.end()); }
 
   // As an element (tenuto/element.h). Frees the block, and what the elements own. The vector has no

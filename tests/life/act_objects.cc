@@ -199,7 +199,8 @@ void Actor::object_swap(Pool& pool, RootObject& root, const Step& s) {
   }));
 }
 
-// A transaction that allocates blocks for empty slots or frees those of full ones, and stamps each.
+// A transaction that allocates blocks for empty slots or frees those of full ones, and stamps each,
+// in containers, too (shelf.h).
 // Half of them do it, go back to a savepoint, and do it again.
 void Actor::object_tx(Pool& pool, RootObject& root, const Step& s) {
   const Words slots =
@@ -244,6 +245,7 @@ Status Actor::change_objects(Transaction& tx, RootObject& root, const Step& s, c
   TENUTO_TRY(tx.ready());
   for (std::size_t i = 3; i < words.size(); i += 2) {
     const std::uint64_t slot = words[i], tag = words[i + 1], type = words[2];
+    TENUTO_TRY(root.shelf.put(tx, slot, root.stamp[slot], tag));
     root.stamp[slot] = tag;
     if (s.a[3] != 0) {
       std::uint64_t* const block = root.block(slot);
@@ -347,7 +349,14 @@ void Actor::look_at_objects(Pool& pool, bool fresh, Words& words) {
     // Nobody calls, but threads of the store may free between the two.
     const bool threads = world_.story.reclaim_ms != 0 || world_.story.sync_ms != 0;
     if (pool.used_bytes() != s.used_bytes && !threads) world_.broken("used_bytes differ");
-    words[head] = s.objects - (any ? 1 : 0);
+    if (!world_.may_keep_others(pool)) {
+      words[head] = s.objects - (any ? 1 + (*root)->shelf.blocks() : 0);
+    }
+  }
+  if (any && pool.health() == Status::ok) {
+    const auto stamp_of = [&](std::uint64_t slot) { return (*root)->stamp[slot].get(); };
+    const std::string wrong = (*root)->shelf.compare(pool, kObjects, stamp_of);
+    if (!wrong.empty()) world_.broken("containers: " + wrong);
   }
   for (std::uint64_t slot = 0; any && slot < kObjects; ++slot) {
     const std::uint64_t* const block = (*root)->block(slot);

@@ -34,11 +34,18 @@ std::uint64_t blocks_of(const State& state) {
     for (const auto& [place, h] : c->held) bytes += record_bytes(*c, h);
     bytes += (c->held.size() / kLeafRecords + 3) * (kLeafBytes + kSeparatorBytes);
   }
+  bool shelf = false;
   for (const auto& [slot, may_be] : state.objects == nullptr ? Objects{} : *state.objects) {
     std::uint64_t most = 0;
-    for (const Object& o : may_be) most = std::max(most, o.there ? block_bytes(o.bytes) : 0);
-    bytes += most;
+    bool stamped = false;
+    for (const Object& o : may_be) {
+      most = std::max(most, o.there ? block_bytes(o.bytes) : 0);
+      stamped = stamped || o.stamp != 0;
+    }
+    bytes += most + (stamped ? Shelf::kSlotBytesMax : 0);
+    shelf = shelf || stamped;
   }
+  if (shelf) bytes += Shelf::kBytesMax;
   return bytes;
 }
 

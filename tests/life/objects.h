@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "shelf.h"
 #include "story.h"
 #include "tenuto/p.h"
 #include "tenuto/ptr.h"
@@ -23,6 +24,7 @@ struct RootObject {
   Ptr<std::uint64_t> plain[kPlain];
   VPtr<std::uint64_t> versioned[kObjects - kPlain];
   p<std::uint64_t> stamp[kObjects];  // transactions change it
+  Shelf shelf;                       // ... and these containers with it
 
   std::uint64_t* block(std::uint64_t slot) const {
     return slot < kPlain ? plain[slot].get() : versioned[slot - kPlain].get();

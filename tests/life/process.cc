@@ -53,6 +53,12 @@ std::string World::backup_of(unsigned to) const {
   return folder + "/backup" + std::to_string(to) + ".tnt";
 }
 
+bool World::may_keep_others(Pool& pool) const {
+  if (pool.info().layout != kRootLayout) return false;
+  const auto root = pool.root<RootObject>(kRootLayout);
+  return root && (*root)->shelf.may_keep_others(story.consistency);
+}
+
 StoreOptions World::options_of(unsigned s, unsigned path) const {
   StoreOptions o;
   o.pool.size = story.pool_bytes;
@@ -269,7 +275,8 @@ void Process::validate(unsigned s, std::size_t number) {
   if (!g && g.error() != Status::busy && slot.store->pool().health() == Status::ok) {
     world_.broken("find_garbage says " + report.text());
   }
-  if (g && !g->lost.empty()) world_.broken("objects are lost");
+  const bool lost = g && !g->lost.empty();
+  if (lost && !world_.may_keep_others(slot.store->pool())) world_.broken("objects are lost");
 }
 
 // Steps that end the process, or concern other processes.

@@ -58,7 +58,8 @@ void Process::rest(const Step& step, std::size_t number) {
       complete = compacted && compacted->complete;
     }
   }
-  const StoreStats stats = store.stats();
+  StoreStats stats = store.stats();
+  if (world_.may_keep_others(store.pool())) stats.pool.allocated_bytes = 0;
   record.end(status, {stats.retired_bytes, stats.snapshots, stats.snapshot_versions,
                       stats.pool.allocated_bytes, stats.pool.used_bytes, complete});
 }

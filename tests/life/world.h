@@ -79,6 +79,9 @@ struct World {
   StoreOptions options_of(unsigned s, unsigned path) const;
   std::uint64_t fresh() { return shared.fresh.fetch_add(1) + 1; }
 
+  // The pool has containers, and its consistency is one whose marks may keep blocks of nobody
+  // (Shelf::may_keep_others).
+  bool may_keep_others(Pool& pool) const;
   void ask_for_time(unsigned s);
   // Ends the failures of system calls, before the tester's own work.
   void let_calls_be();

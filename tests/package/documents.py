@@ -14,6 +14,8 @@ block behind its last block, so a second `output` block is that of a second run 
 If there is none, a comment `# prints: TEXT` in another block of the page says what it prints. Then
 it runs twice and must print TEXT both times.
 
+A script that says `./example` runs the other program of its page, which then runs nowhere else.
+
 A program that includes tenuto/crash.h is built with the traced library (tenuto_traced.pc). It is
 skipped if that is not there.
 """
@@ -75,7 +77,7 @@ def fenced_blocks(page, text):
 
 
 def programs_of(blocks):
-    """The programs of a page, each a list of blocks."""
+    """The programs of a page, each a list of blocks, and what each of them runs as ./example."""
     programs, last = {}, None
     for block in blocks:
         if block.language in SUFFIX:
@@ -95,7 +97,13 @@ def programs_of(blocks):
         prints = re.search(r"# prints: (.*\n)", "".join(block.text for block in blocks))
         if prints and not parts[-1].outputs:
             parts[-1].outputs = [Block("output", parts[0].place, prints[1])] * 2
-    return list(programs.values())
+    script = programs.get("sh", [])
+    if not any("./example" in block.text for block in script):
+        return [(program, None) for program in programs.values()]
+    examples = [program for program in programs.values() if program is not script]
+    if len(examples) != 1 or examples[0][-1].outputs:
+        raise Failure(f"{script[0].place}: ./example is not one program without output of its own")
+    return [(script, examples[0])]
 
 
 def compare(output, printed):
@@ -138,20 +146,24 @@ class Runner:
                           f"{done.stdout}{done.stderr}")
         return done.stdout
 
-    def try_out(self, program):
-        """Builds and runs one program. Returns whether it did; if not, it was skipped."""
+    def try_out(self, program, example=None):
+        """Builds and runs one program. `example` is built for it, if it is a script that runs that.
+        Returns whether it did; if not, it was skipped."""
         page, suffix = program[0].place.rsplit(":", 1)[0], SUFFIX[program[0].language]
-        traced = any("tenuto/crash.h" in block.text for block in program)
+        built = example or program
+        traced = any("tenuto/crash.h" in block.text for block in built)
         if traced and "tenuto_traced.pc" not in self.packages:
             print(f"{page}: skipped, there is no traced library")
             return False
         folder = self.work / (page.replace("/", "_") + suffix)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
+        if built[0].language != "sh":
+            self.build(built, "example" + SUFFIX[built[0].language],
+                       "tenuto_traced" if traced else "tenuto", folder)
         if suffix == ".sh":
             self.run_script(program, folder)
         else:
-            self.build(program, "example" + suffix, "tenuto_traced" if traced else "tenuto", folder)
             for output in program[-1].outputs or [None]:
                 printed = self.must(program[0].place, [str(folder / "example")], folder)
                 if output is not None:
@@ -204,9 +216,9 @@ def main():
             programs += programs_of(blocks)
         except Failure as failure:
             failures.append(failure)
-    for program in programs:
+    for program, example in programs:
         try:
-            ran += runner.try_out(program)
+            ran += runner.try_out(program, example)
         except Failure as failure:
             failures.append(failure)
     for failure in failures:

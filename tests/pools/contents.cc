@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "pm/crc32c.h"
+#include "pools/containers.h"
 #include "record_format.h"
 #include "support/decimal_codec.h"
 #include "text_format.h"
@@ -99,6 +100,7 @@ std::string append_objects(Pool& pool, std::string& text) {
   const std::string layout = pool.info().layout;
   if (layout.empty()) return {};
   text += "# root " + layout + "\n";
+  if (layout == kContainersLayout) return append_containers(pool, text);
   Report report;
   const auto found = pool.root<Root>(kRootLayout, &report);
   if (!found) return report.text();

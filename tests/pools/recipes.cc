@@ -7,6 +7,7 @@
 #include <iterator>
 #include <vector>
 
+#include "pools/containers.h"
 #include "pools/contents.h"
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
@@ -321,21 +322,26 @@ Status integers(const Place& place) {
   return end_life(*open, place, End::closed);
 }
 
-template <End end>
-Status objects(const Place& place) {
+// A pool without a store. Killed: inside a transaction.
+template <Status (*fill)(Pool&), Status (*begin)(Pool&), End end>
+Status pool_of(const Place& place) {
   auto pool = Pool::create(place.pool, old_pool_options().pool);
   if (!pool) return pool.error();
   OpenPool open;
   open.pool.emplace(std::move(*pool));
-  TENUTO_TRY(fill_objects(open.objects()));
+  TENUTO_TRY(fill(open.objects()));
   if (end == End::closed) return end_life(open, place, end);
   // Closes once, so that what the text shows is durable before the transaction begins.
   TENUTO_TRY(end_life(open, place, End::closed));
   auto again = Pool::open(place.pool, old_pool_options().pool);
   if (!again) return again.error();
-  TENUTO_TRY(begin_what_never_ends(*again));
+  TENUTO_TRY(begin(*again));
   std::_Exit(0);
 }
+template <End end>
+constexpr auto objects = pool_of<fill_objects, begin_what_never_ends, end>;
+template <End end>
+constexpr auto containers = pool_of<fill_containers, begin_containers_that_never_end, end>;
 
 Status fill_both(OpenPool& open) {
   TENUTO_TRY(fill_store(open));
@@ -361,6 +367,8 @@ constexpr Recipe kRecipes[] = {
      store_of<fill_and_leave_readers, End::killed>},
     {"objects", "typed objects, versioned words, a root, no store; closed", objects<End::closed>},
     {"objects_killed", "the same, killed inside a transaction", objects<End::killed>},
+    {"containers", "every container in a root, no store; closed", containers<End::closed>},
+    {"containers_killed", "the same, killed inside a transaction", containers<End::killed>},
 };
 
 }  // namespace

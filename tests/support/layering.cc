@@ -210,6 +210,7 @@ const std::map<std::string, int, std::less<>>& public_header_layers() {
       {"hash_map.h", 6},
       {"hash_buckets.h", 6},
       {"hash_change.h", 6},
+      {"map_calls.h", 6},
       {"concurrent_hash_map.h", 7},
       {"tx.h", 6},
       {"pool.h", 7},

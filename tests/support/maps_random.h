@@ -26,8 +26,8 @@ class MapsRandom {
   void run(int transactions) {
     for (int i = 0; i < transactions; ++i) {
       // Phases in which it grows, and in which it shrinks.
-      if (below(60) == 0) growing_ = below(100) < 55;
-      if (below(200) == 0) keys_ = 1 + (below(2) == 0 ? below(40) : below(8000));
+      if (!phase_ && below(60) == 0) growing_ = below(100) < 55;
+      if (!phase_ && below(200) == 0) keys_ = 1 + (below(2) == 0 ? below(40) : below(8000));
       one();
       if (::testing::Test::HasFatalFailure()) return;
       if (i % 16 == 0 || below(20) == 0) compare();
@@ -35,6 +35,15 @@ class MapsRandom {
       largest = std::max<std::size_t>(largest, model_.size());
     }
     compare();
+  }
+
+  // Only grows, or shrinks, with this number of keys. Returns how many there are then.
+  std::size_t phase(bool growing, std::uint64_t keys, int transactions) {
+    phase_ = true;
+    growing_ = growing;
+    keys_ = keys;
+    run(transactions);
+    return model_.size();
   }
 
   int commits = 0, aborts = 0, kills = 0, clears = 0;
@@ -91,7 +100,7 @@ class MapsRandom {
     const std::uint64_t key = below(keys_), value = rng_();
     const bool there = model_.contains(key);
     const std::uint64_t what = below(100);
-    if (what == 0 && below(60) == 0) {
+    if (!phase_ && what == 0 && below(60) == 0) {  // a phase is to be long
       ASSERT_EQ(map_->clear(tx), Status::ok);
       model_.clear();
       clears += 1;
@@ -107,7 +116,7 @@ class MapsRandom {
       const auto at = map_->edit(tx, key);
       ASSERT_EQ(at.error(), there ? Status::ok : Status::not_found);
       if (at) model_[key] = ** at = value;
-    } else if ((what < 50) != growing_ || (what < 60 && growing_)) {
+    } else if (what < (growing_ ? 80 : 25)) {
       ASSERT_EQ(map_->insert(tx, key, value), there ? Status::exists : Status::ok);
       model_.try_emplace(key, value);
     } else {
@@ -173,6 +182,7 @@ class MapsRandom {
   Map* map_ = nullptr;
   std::map<std::uint64_t, std::uint64_t> model_;
   bool growing_ = true;
+  bool phase_ = false;
   std::uint64_t keys_ = 3000;
 };
 

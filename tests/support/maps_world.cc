@@ -269,4 +269,40 @@ const MapScript kTableReuses = {
      {{{kInsert, 101, 104}, {kErase, 101, 104}, {kInsert, 111, 114}}, true},
      {{{kAssign, 61, 63}, {kErase, 61, 63}, {kInsert, 61, 63}}}}};
 
+// Four buckets: five keys in the last one, 1 and 10 in the one that it came from.
+const MapScript kTableMerges = {
+    MapScript::hashed,
+    {{kInsert, 9, 19, 10},
+     {kInsert, 101, 102},
+     {kInsert, 105},
+     {kInsert, 1},
+     {kInsert, 3, 8},
+     {kInsert, 10}},
+    {// The last one is merged, and split off again with four keys more.
+     {{{kErase, 3, 8}, {kInsert, 111, 114, 3}, {kInsert, 121, 122}, {kInsert, 11}, {kInsert, 13}},
+      true},
+     {{{kErase, 3, 8}}},
+     {{{kInsert, 111, 114, 3}, {kInsert, 121, 122}, {kInsert, 11}, {kInsert, 13}}},
+     {{{kErase, 101, 102}, {kErase, 9, 13, 2}, {kErase, 111, 114, 3}, {kErase, 1}}, true},
+     // The last two, and so a segment.
+     {{{kErase, 101, 102}, {kErase, 9, 13, 2}, {kErase, 111, 114, 3}, {kErase, 1}}}}};
+
+namespace {
+std::vector<MapEdit> eight_buckets() {
+  std::vector<MapEdit> edits = colliding(kInsert, 8);  // in bucket 3, and so one is behind it
+  for (const std::uint64_t key : {9, 19, 101, 105, 111, 121, 122}) {
+    edits.push_back({kInsert, key});  // in bucket 7, which is full
+  }
+  edits.push_back({kInsert, 200, 213});
+  edits.push_back({kErase, 200, 212});
+  return edits;
+}
+}  // namespace
+
+const MapScript kTableMergesChains = {MapScript::hashed,
+                                      eight_buckets(),
+                                      {{{{kErase, 213}}, true},
+                                       {{{kErase, 213}}},
+                                       {{{kErase, 121, 122}, {kInsert, 300, 320}}, true}}};
+
 }  // namespace tenuto::test

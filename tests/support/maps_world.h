@@ -61,5 +61,9 @@ extern const MapScript kMapReuses;
 extern const MapScript kTableGrows;
 extern const MapScript kTableShrinks;
 extern const MapScript kTableReuses;
+// Buckets are merged: with a segment and without, and split again in the same transaction; with
+// others behind them.
+extern const MapScript kTableMerges;
+extern const MapScript kTableMergesChains;
 
 }  // namespace tenuto::test

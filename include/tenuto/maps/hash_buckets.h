@@ -100,11 +100,24 @@ class HashBuckets {
 
   template <class Key>
   Where find_entry(const Key& key, std::uint64_t hash) const;
+  template <class Key>
+  const V* find_value(const Key& key) const {
+    const Where at = find_entry(key, hash_of(key));
+    return at.bucket == nullptr ? nullptr : &at.entry().value;
+  }
   Status clear_all(Transaction& tx);
-  Status validate_all(Report* report) const;
+  template <class Blocks>
+  Status validate_all(const Blocks& blocks, Report* report) const;
   template <class F>
-  void visit_blocks(F&& f) const;
+  void visit_nodes(F&& f) const;
 
+ private:
+  template <class Blocks>
+  bool are_blocks(const Blocks& blocks) const;
+  template <class Blocks>
+  Status validate_chain(const Blocks& blocks, std::uint64_t index, Report* report) const;
+
+ protected:
   p<Directory*> directory_;  // null: no bucket
   p<std::uint64_t> buckets_;
   p<std::uint64_t> size_;
@@ -160,7 +173,7 @@ Status HashBuckets<K, V, Hash, Equal>::clear_all(Transaction& tx) {
 
 template <class K, class V, class Hash, class Equal>
 template <class F>
-void HashBuckets<K, V, Hash, Equal>::visit_blocks(F&& f) const {
+void HashBuckets<K, V, Hash, Equal>::visit_nodes(F&& f) const {
   if (buckets_ == 0) return;
   f(directory_.get());
   for (std::uint64_t i = 0; i < buckets_; ++i) {
@@ -170,18 +183,67 @@ void HashBuckets<K, V, Hash, Equal>::visit_blocks(F&& f) const {
   }
 }
 
+// --- validation ----------------------------------------------------------------------------------
+
+// The directory and its segments.
 template <class K, class V, class Hash, class Equal>
-Status HashBuckets<K, V, Hash, Equal>::validate_all(Report* report) const {
+template <class Blocks>
+bool HashBuckets<K, V, Hash, Equal>::are_blocks(const Blocks& blocks) const {
+  constexpr std::uint64_t kCapacityMax = std::uint64_t{1} << 48;
+  Directory* const directory = directory_.get();
+  if (!blocks.has(directory, sizeof(Directory))) return false;
+  const std::uint64_t capacity = directory->capacity;
+  if (capacity > kCapacityMax || !blocks.has(directory, Directory::bytes(capacity))) return false;
+  const std::uint64_t last = segment_of(buckets_ - 1);
+  if (last >= capacity) return false;
+  for (std::uint64_t s = 0; s <= last; ++s) {
+    const std::uint64_t bytes = buckets_of(s) * sizeof(Bucket);
+    if (!blocks.has(directory->segment(s).get(), bytes, alignof(Bucket))) return false;
+  }
+  return true;
+}
+
+// The buckets behind one, and the elements in them, before any of these is compared. A second
+// pointer at half the speed finds a ring.
+template <class K, class V, class Hash, class Equal>
+template <class Blocks>
+Status HashBuckets<K, V, Hash, Equal>::validate_chain(const Blocks& blocks, std::uint64_t index,
+                                                      Report* report) const {
+  const auto wrong = [&](const char* what) { return fail(Status::corrupt, report, what); };
+  const Bucket* const first = bucket(index);
+  const Bucket* behind = first;
+  std::uint64_t steps = 0;
+  for (const Bucket* b = first; b != nullptr; b = b->more.get(), ++steps) {
+    if (b != first && !blocks.has(b, sizeof(Bucket), alignof(Bucket))) {
+      return wrong("a bucket behind another is no block");
+    }
+    if (steps > 0 && b == behind) return wrong("buckets are behind each other in a ring");
+    if (steps % 2 == 1) behind = behind->more.get();
+    const Tags tags(b->tags);
+    if (!tags.sound()) return wrong("a free slot of a bucket has a tag");
+    if (b != first && tags.used() == 0) return wrong("a bucket behind another is empty");
+    for (unsigned used = tags.used(); used != 0; used &= used - 1) {
+      const Slot& slot = b->slot[static_cast<unsigned>(std::countr_zero(used))];
+      TENUTO_TRY(blocks.validate(slot.key, report));
+      TENUTO_TRY(blocks.validate(slot.value, report));
+    }
+  }
+  return Status::ok;
+}
+
+template <class K, class V, class Hash, class Equal>
+template <class Blocks>
+Status HashBuckets<K, V, Hash, Equal>::validate_all(const Blocks& blocks, Report* report) const {
   const auto wrong = [&](const char* what) { return fail(Status::corrupt, report, what); };
   if ((directory_.get() == nullptr) != (buckets_ == 0)) {
     return wrong("a hash map has buckets and no directory, or the reverse");
   }
+  if (buckets_ > 0 && !are_blocks(blocks)) return wrong("buckets of a hash map are no block");
   std::uint64_t entries = 0;
   for (std::uint64_t i = 0; i < buckets_; ++i) {
+    TENUTO_TRY(validate_chain(blocks, i, report));
     for (Bucket* b = bucket(i); b != nullptr; b = b->more.get()) {
       const Tags tags(b->tags);
-      if (!tags.sound()) return wrong("a free slot of a bucket has a tag");
-      if (b != bucket(i) && tags.used() == 0) return wrong("a bucket behind another is empty");
       for (unsigned used = tags.used(); used != 0; used &= used - 1) {
         const auto slot = static_cast<unsigned>(std::countr_zero(used));
         const std::uint64_t hash = hash_of(b->slot[slot].key);

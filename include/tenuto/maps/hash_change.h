@@ -30,7 +30,10 @@ class HashTable : public HashBuckets<K, V, Hash, Equal> {
   using typename Buckets::Slot;
   using typename Buckets::Where;
 
-  static constexpr std::uint64_t kLoad = 4;  // entries for each bucket, before one is split
+  // Entries for each bucket: with more the next one is split, with less the last one is merged. The
+  // two are far apart, so that erases and inserts in turn do neither.
+  static constexpr std::uint64_t kLoadMax = 4;
+  static constexpr std::uint64_t kLoadMin = 2;
   static constexpr std::uint64_t kDirectoryFirst = 7;  // segments: 64 bytes
 
   HashTable() = default;
@@ -45,8 +48,35 @@ class HashTable : public HashBuckets<K, V, Hash, Equal> {
   Status start(Transaction& tx);
   Status erase_entry(Transaction& tx, const Where& at);
   static Status drop_if_empty(Transaction& tx, Bucket* before, Bucket& at, Tags tags);
+  static Status make_chain(Transaction& tx, unsigned entries, Bucket*& chain);
+  static void free_chain(Transaction& tx, Bucket* chain);
   class Split;
+  class Merge;
 };
+
+// --- buckets behind others -----------------------------------------------------------------------
+
+// As many as the entries need. After an error those that were made are in the chain.
+template <class K, class V, class Hash, class Equal>
+Status HashTable<K, V, Hash, Equal>::make_chain(Transaction& tx, unsigned entries, Bucket*& chain) {
+  for (unsigned room = 0; room < entries; room += Tags::kSlots) {
+    const Result<void*> block = make_node(tx, sizeof(Bucket));
+    if (!block) return block.error();
+    auto* const b = new (*block) Bucket;
+    b->more = chain;
+    chain = b;
+  }
+  return Status::ok;
+}
+
+template <class K, class V, class Hash, class Equal>
+void HashTable<K, V, Hash, Equal>::free_chain(Transaction& tx, Bucket* chain) {
+  while (chain != nullptr) {
+    Bucket* const next = chain->more.get();
+    static_cast<void>(tx.free(chain));
+    chain = next;
+  }
+}
 
 // --- the split of a bucket -----------------------------------------------------------------------
 
@@ -67,11 +97,7 @@ class HashTable<K, V, Hash, Equal>::Split {
     if (s == Status::ok) return s;
     if (segment_ != nullptr) static_cast<void>(tx_.free(segment_));
     if (directory_ != nullptr) static_cast<void>(tx_.free(directory_));
-    for (Bucket* b = chain_; b != nullptr;) {
-      Bucket* const next = b->more.get();
-      static_cast<void>(tx_.free(b));
-      b = next;
-    }
+    free_chain(tx_, chain_);
     return s;
   }
 
@@ -128,13 +154,7 @@ class HashTable<K, V, Hash, Equal>::Split {
       moving_ += static_cast<unsigned>(std::popcount(leaving));
       TENUTO_TRY(vacate_slots(tx_, b->slot, leaving));
     }
-    for (unsigned room = Tags::kSlots; room < moving_; room += Tags::kSlots) {
-      const Result<void*> block = make_node(tx_, sizeof(Bucket));
-      if (!block) return block.error();
-      auto* const b = new (*block) Bucket;
-      b->more = chain_;
-      chain_ = b;
-    }
+    if (moving_ > Tags::kSlots) TENUTO_TRY(make_chain(tx_, moving_ - Tags::kSlots, chain_));
     const std::uint64_t segment = segment_of(to_);
     if (to_ != first_of(segment)) return Status::ok;
     const std::uint64_t capacity = table_.directory_.get()->capacity;
@@ -177,6 +197,93 @@ class HashTable<K, V, Hash, Equal>::Split {
   Bucket* chain_ = nullptr;
   void* segment_ = nullptr;    // not null: the new bucket is its first
   void* directory_ = nullptr;  // not null: a larger one
+};
+
+// --- the merge of the last bucket ----------------------------------------------------------------
+
+// The reverse of a split: the last bucket's entries move back to the one they came from, and the
+// last segment is freed with its first bucket. The directory stays. prepare() as of Split.
+template <class K, class V, class Hash, class Equal>
+class HashTable<K, V, Hash, Equal>::Merge {
+ public:
+  Merge(HashTable& table, Transaction& tx)
+      : table_(table),
+        tx_(tx),
+        number_(table.buckets_ - 1),
+        segment_(segment_of(number_)),
+        from_(table.bucket(number_)),
+        to_(table.bucket(number_ - std::bit_floor(number_))) {}
+
+  Status prepare() {
+    const Status s = take_and_save();
+    if (s != Status::ok) free_chain(tx_, chain_);
+    return s;
+  }
+
+  Status move() {
+    Bucket* to = to_;
+    if (chain_ != nullptr) {
+      while (to->more.get() != nullptr) to = to->more.get();
+      to->more = chain_;
+      to = to_;
+    }
+    Tags filled(to->tags);
+    for (Bucket* b = from_; b != nullptr;) {
+      Bucket* const next = b->more.get();
+      const Tags tags(b->tags);
+      for (unsigned used = tags.used(); used != 0; used &= used - 1) {
+        while (filled.full()) {
+          count(*to, filled);
+          to = to->more.get();
+          filled = Tags(to->tags);
+        }
+        const auto slot = static_cast<unsigned>(std::countr_zero(used));
+        const unsigned at = filled.next_free();
+        TENUTO_TRY(fill(tx_, &to->slot[at], sizeof(Slot)));
+        move_entry(to->slot[at], b->slot[slot]);
+        filled = filled.filled(at, tags.tag(slot));
+      }
+      if (b != from_ || ends_segment()) TENUTO_TRY(free_node(tx_, b));
+      b = next;
+    }
+    count(*to, filled);
+    if (ends_segment()) table_.directory_.get()->segment(segment_) = nullptr;
+    table_.buckets_ = number_;
+    return tx_.status();
+  }
+
+ private:
+  bool ends_segment() const { return number_ == first_of(segment_); }
+  static void count(Bucket& bucket, Tags tags) {
+    if (tags.word() != bucket.tags) assign(bucket.tags, tags.word());
+  }
+
+  // A bucket whose segment stays may be filled by a split in this transaction, so it is saved up to
+  // its last entry.
+  Status take_and_save() {
+    unsigned moving = 0, room = 0;
+    for (Bucket* b = from_; b != nullptr; b = b->more.get()) {
+      moving += static_cast<unsigned>(std::popcount(Tags(b->tags).used()));
+    }
+    for (Bucket* b = to_; b != nullptr; b = b->more.get()) {
+      room += Tags::kSlots - static_cast<unsigned>(std::popcount(Tags(b->tags).used()));
+    }
+    if (!ends_segment()) {
+      const auto slots = static_cast<unsigned>(std::bit_width(Tags(from_->tags).used()));
+      const auto* const end = reinterpret_cast<const std::byte*>(&from_->slot[slots]);
+      const auto* const begin = reinterpret_cast<const std::byte*>(from_);
+      TENUTO_TRY(save_merged(tx_, from_, static_cast<std::size_t>(end - begin)));
+    }
+    return moving <= room ? Status::ok : make_chain(tx_, moving - room, chain_);
+  }
+
+  HashTable& table_;
+  Transaction& tx_;
+  const std::uint64_t number_;  // of the last bucket
+  const std::uint64_t segment_;
+  Bucket* const from_;
+  Bucket* const to_;
+  Bucket* chain_ = nullptr;
 };
 
 // --- changes -------------------------------------------------------------------------------------
@@ -230,7 +337,7 @@ Result<V*> HashTable<K, V, Hash, Equal>::insert_new(Transaction& tx, const Key& 
   if (fresh != nullptr) at->more = fresh;
   size_ += 1;
   TENUTO_TRY(tx.status());
-  if (size_ <= kLoad * buckets_) return &to.slot[slot].value;
+  if (size_ <= kLoadMax * buckets_) return &to.slot[slot].value;
   // Without memory for it the buckets are as they are, and the next insert tries again.
   Split split(*this, tx);
   if (split.prepare() == Status::ok) TENUTO_TRY(all_or_abort(tx, split.move()));
@@ -245,7 +352,12 @@ Status HashTable<K, V, Hash, Equal>::erase_key(Transaction& tx, const Key& key) 
   const Where at = this->find_entry(key, hash_of(key));
   if (at.bucket == nullptr) return Status::not_found;
   TENUTO_TRY(vacate(tx, &at.entry(), sizeof(Slot)));
-  return all_or_abort(tx, erase_entry(tx, at));
+  TENUTO_TRY(all_or_abort(tx, erase_entry(tx, at)));
+  if (buckets_ == 1 || size_ >= kLoadMin * buckets_) return Status::ok;
+  // Without memory for it the buckets are as they are, and the next erase tries again.
+  Merge merge(*this, tx);
+  if (merge.prepare() == Status::ok) TENUTO_TRY(all_or_abort(tx, merge.move()));
+  return tx.status();
 }
 
 template <class K, class V, class Hash, class Equal>

@@ -49,6 +49,11 @@ class OrderedNodes {
   template <class Key>
   Found search(const Key& key) const;
   template <class Key>
+  const V* find_value(const Key& key) const {
+    const auto [leaf, order, rank, found] = search(key);
+    return found ? &leaf->slot[order.slot(rank)].value : nullptr;
+  }
+  template <class Key>
   Leaf* descend(const Key& key, Path& path) const;
   const Leaf* first_leaf() const;
   const Leaf* last_leaf(Path& path) const;
@@ -59,7 +64,8 @@ class OrderedNodes {
   void visit_nodes(F&& f) const {
     if (height_ > 0) visit_below(root_.get(), height_, f);
   }
-  Status validate_all(Report* report) const;
+  template <class Blocks>
+  Status validate_all(const Blocks& blocks, Report* report) const;
 
   p<void*> root_;  // a Leaf if height_ == 1, else an Inner
   p<std::uint64_t> size_;
@@ -67,10 +73,17 @@ class OrderedNodes {
 
  private:
   Status clear_below(Transaction& tx, void* node, std::uint64_t level);
+  template <class Blocks>
+  static bool is_node(const Blocks& blocks, const void* node, std::uint64_t level) {
+    return level == 1 ? blocks.has(node, sizeof(Leaf), alignof(Leaf))
+                      : blocks.has(node, sizeof(Inner), alignof(Inner));
+  }
   template <class F>
   void visit_below(const void* node, std::uint64_t level, F& f) const;
   struct Walk;
-  Status validate_below(const void* node, std::uint64_t level, Walk& walk) const;
+  template <class Blocks>
+  Status validate_below(const Blocks& blocks, const void* node, std::uint64_t level,
+                        Walk& walk) const;
 };
 
 template <class K, class V, class Less>
@@ -203,9 +216,11 @@ struct OrderedNodes<K, V, Less>::Walk {
   Status wrong(const char* what) const { return fail(Status::corrupt, report, what); }
 };
 
+// `node` is a block.
 template <class K, class V, class Less>
-Status OrderedNodes<K, V, Less>::validate_below(const void* node, std::uint64_t level,
-                                                Walk& walk) const {
+template <class Blocks>
+Status OrderedNodes<K, V, Less>::validate_below(const Blocks& blocks, const void* node,
+                                                std::uint64_t level, Walk& walk) const {
   const auto order_of = [&](const void* at, std::uint64_t l) {
     return l == 1 ? Permutation(static_cast<const Leaf*>(at)->order)
                   : Permutation(static_cast<const Inner*>(at)->order);
@@ -220,7 +235,10 @@ Status OrderedNodes<K, V, Less>::validate_below(const void* node, std::uint64_t 
     walk.next = leaf.next.get();
     walk.entries += order.count();
     for (unsigned rank = 0; rank < order.count(); ++rank) {
-      const K& key = leaf.slot[order.slot(rank)].key;
+      const auto& slot = leaf.slot[order.slot(rank)];
+      const K& key = slot.key;
+      TENUTO_TRY(blocks.validate(key, walk.report));
+      TENUTO_TRY(blocks.validate(slot.value, walk.report));
       if (walk.last != nullptr && !Less{}(*walk.last, key)) {
         return walk.wrong("the keys of an ordered map are not in order");
       }
@@ -237,27 +255,33 @@ Status OrderedNodes<K, V, Less>::validate_below(const void* node, std::uint64_t 
   for (unsigned rank = 0; rank < order.count(); ++rank) {
     const auto& slot = inner.slot[order.slot(rank)];
     if (rank > 0) {
+      TENUTO_TRY(blocks.validate(slot.key, walk.report));
       if (walk.last != nullptr && !Less{}(*walk.last, slot.key)) {
         return walk.wrong("a separator is not above the keys before it");
       }
       walk.floor = &slot.key;
     }
+    if (!is_node(blocks, slot.child.get(), level - 1)) return walk.wrong("a child is no block");
     const unsigned entries = order_of(slot.child.get(), level - 1).count();
     if (before + entries <= kMergeMax) return walk.wrong("two nodes are not merged");
     before = entries;
-    TENUTO_TRY(validate_below(slot.child.get(), level - 1, walk));
+    TENUTO_TRY(validate_below(blocks, slot.child.get(), level - 1, walk));
   }
   return Status::ok;
 }
 
 template <class K, class V, class Less>
-Status OrderedNodes<K, V, Less>::validate_all(Report* report) const {
+template <class Blocks>
+Status OrderedNodes<K, V, Less>::validate_all(const Blocks& blocks, Report* report) const {
   Walk walk;
   walk.report = report;
   if ((height_ == 0) != (root_.get() == nullptr) || height_ > kHeightMax) {
     return walk.wrong("the height of an ordered map does not fit its root");
   }
-  if (height_ > 0) TENUTO_TRY(validate_below(root_.get(), height_, walk));
+  if (height_ > 0) {
+    if (!is_node(blocks, root_.get(), height_)) return walk.wrong("a root is no block");
+    TENUTO_TRY(validate_below(blocks, root_.get(), height_, walk));
+  }
   if (walk.next != nullptr) return walk.wrong("the last leaf is linked to another");
   if (walk.entries != size_) return walk.wrong("the size of an ordered map is not its entries'");
   return Status::ok;

@@ -97,6 +97,8 @@ TENUTO_API Status fill(Transaction& tx, const void* slot, std::size_t bytes);
 // When a slot becomes free: saves it, as this transaction may fill it again. Statuses as
 // Transaction::add_later. Cost: one line for each 48 bytes.
 TENUTO_API Status vacate(Transaction& tx, const void* slot, std::size_t bytes);
+// When a bucket becomes free with all its slots, in memory that stays: as vacate.
+TENUTO_API Status save_merged(Transaction& tx, const void* bucket, std::size_t bytes);
 // Says which slots of a node count.
 TENUTO_API void assign(p<std::uint64_t>& field, std::uint64_t word);
 

@@ -135,7 +135,6 @@ PMEMobjpool* create_pool(const char* path, const char* layout, std::size_t bytes
   options.size = round_up(bytes, kHugeBytes);
   options.size_max = options.size;
   options.mode = mode;
-  options.journal.keep = false;  // programs copy and remove a pool as one file
   Report report;
   auto made = PoolImpl::create(path, options, kNoStore, &report);
   if (!made) {

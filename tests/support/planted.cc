@@ -469,7 +469,7 @@ std::set<PlantPlace> plants_in_sources(const std::string& root) {
   namespace fs = std::filesystem;
   std::set<PlantPlace> all;
   const std::regex use("TENUTO_PLANT\\(\\s*\"([^\"]*)\"\\)");
-  for (const char* folder : {"src", "tx", "store"}) {
+  for (const char* folder : {"src", "tx", "store", "tools/pmemobj"}) {
     for (const auto& file : fs::recursive_directory_iterator(fs::path(root) / folder)) {
       if (!file.is_regular_file()) continue;
       if (file.path().filename() == "plant.h") continue;  // it explains the macro

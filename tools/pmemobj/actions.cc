@@ -1,6 +1,7 @@
 // Actions: what is reserved, to be freed or to be set, and then published in one step.
 #include <cerrno>
 
+#include "pm/plant.h"
 #include "tools/pmemobj/blocks.h"
 #include "tools/pmemobj/error.h"
 #include "tools/pmemobj/step.h"
@@ -42,6 +43,7 @@ Status take_over(OpenPool& pool, tx::Txn& txn, const pobj_action* actions, std::
   for (std::size_t i = 0; i < count; ++i) {
     const pobj_action& a = actions[i];
     if (a.type == POBJ_ACTION_TYPE_MEM) {
+      if (TENUTO_PLANT("pmemobj_value_not_logged")) continue;
       TENUTO_TRY(txn.add_later(reinterpret_cast<const void*>(a.data2[0]), sizeof(std::uint64_t)));
     } else if (is_alloc(a)) {
       TENUTO_TRY(txn.adopt({a.heap.offset}, 0));

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <cwchar>
 
+#include "pm/plant.h"
 #include "tenuto/persist.h"
 #include "tools/pmemobj/blocks.h"
 #include "tools/pmemobj/error.h"
@@ -23,6 +24,7 @@ constexpr std::uint64_t kXallocFlags =
 // Makes a place for an OID ready to be stored to, if it is in the pool.
 Status add_dest(OpenPool& pool, tx::Txn& txn, PMEMoid* dest) {
   if (dest == nullptr || !pool.file().contains(dest)) return Status::ok;
+  if (TENUTO_PLANT("pmemobj_dest_not_logged")) return Status::ok;
   TENUTO_TRY(txn.add_later(dest, sizeof *dest));
   return txn.ready();
 }
@@ -49,7 +51,8 @@ int make(OpenPool& pool, PMEMoid* dest, Wanted wanted, std::uint64_t valid_flags
     TENUTO_TRY(txn.adopt(block->offset, 0));
     adopted = true;  // from here on the step gives it back
     TENUTO_TRY(add_dest(pool, txn, dest));
-    if (old.off != 0) TENUTO_TRY(txn.free(pool.at(old.off)));
+    const bool frees = old.off != 0 && !TENUTO_PLANT("pmemobj_resized_object_kept");
+    if (frees) TENUTO_TRY(txn.free(pool.at(old.off)));
     if (dest != nullptr) store_oid(*dest, oid);
     return Status::ok;
   });
@@ -106,7 +109,9 @@ int realloc_object(PMEMobjpool* pop, PMEMoid* dest, std::size_t bytes, std::uint
   const bool same_type = pool->heap().type_of({dest->off}) == block_type(type_num);
   if (usable && *usable == had && same_type) return 0;
   return make(*pool, dest, {bytes, type_num, flags}, flags, *dest, [&](void* object) {
-    copy_flush(object, old, std::min<std::uint64_t>(had, bytes));
+    const std::uint64_t kept = std::min<std::uint64_t>(had, bytes);
+    std::memcpy(object, old, kept);
+    if (!TENUTO_PLANT("pmemobj_resized_bytes_not_flushed")) flush_bytes(object, kept);
     return 0;
   });
 }

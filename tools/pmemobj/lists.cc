@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "pm/plant.h"
 #include "tools/pmemobj/blocks.h"
 #include "tools/pmemobj/error.h"
 #include "tools/pmemobj/step.h"
@@ -45,7 +46,8 @@ Status unlink(const List& list, tx::Txn& txn, PMEMoid oid) {
   TENUTO_TRY(txn.add_later(&e, sizeof e));
   if (first) TENUTO_TRY(txn.add_later(&list.head->first, sizeof(PMEMoid)));
   if (!only) {
-    TENUTO_TRY(txn.add_later(&list.entry(was.prev).next, sizeof(PMEMoid)));
+    if (!TENUTO_PLANT("pmemobj_list_neighbour_not_logged"))
+      TENUTO_TRY(txn.add_later(&list.entry(was.prev).next, sizeof(PMEMoid)));
     TENUTO_TRY(txn.add_later(&list.entry(was.next).prev, sizeof(PMEMoid)));
   }
   TENUTO_TRY(txn.ready());

@@ -49,6 +49,12 @@ int once_a_run(const OpenPool& pool, std::uint64_t& run, const Init& init) {
   }
 }
 
+// The C library's stores, which need not be durable. The explorer has not seen them.
+void stored(const void* lock) {
+  if constexpr (kTraced) pm::trace_store(lock, sizeof(PMEMmutex));
+  transient(lock, sizeof(PMEMmutex));
+}
+
 // The native lock; null with errno.
 template <class Native>
 Native* native(PMEMobjpool* pop, void* lock) {
@@ -61,7 +67,6 @@ Native* native(PMEMobjpool* pop, void* lock) {
   auto& run = *static_cast<std::uint64_t*>(lock);
   auto* const body = reinterpret_cast<Native*>(static_cast<char*>(lock) + sizeof run);
   const int error = once_a_run(*pool, run, [&] { return make(body, body); });
-  transient(lock, sizeof(PMEMmutex));
   if (error == 0) return body;
   errno = error;
   return nullptr;
@@ -73,7 +78,7 @@ int with(PMEMobjpool* pop, void* lock, const Call& call) {
   Native* const body = native<Native>(pop, lock);
   if (body == nullptr) return errno;
   const int result = call(body);
-  transient(lock, sizeof(PMEMmutex));
+  stored(lock);
   return result;
 }
 

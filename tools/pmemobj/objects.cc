@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "pm/plant.h"
 #include "tenuto/persist.h"
 #include "tools/pmemobj/blocks.h"
 #include "tools/pmemobj/error.h"
@@ -41,7 +42,7 @@ int make_root(OpenPool& pool, std::size_t bytes, pmemobj_constr constructor, voi
   auto* const object = static_cast<std::byte*>(pool.at(block->offset.value));
   if (d.root != 0) std::memcpy(object, pool.at(d.root), d.root_bytes);
   std::memset(object + d.root_bytes, 0, pool.heap().usable(*block) - d.root_bytes);
-  flush_bytes(object, pool.heap().usable(*block));
+  if (!TENUTO_PLANT("pmemobj_root_not_flushed")) flush_bytes(object, pool.heap().usable(*block));
   if (constructor != nullptr && constructor(pool.handle(), object, arg) != 0) {
     return refuse(ECANCELED, "the constructor refused the root object");
   }
@@ -49,7 +50,8 @@ int make_root(OpenPool& pool, std::size_t bytes, pmemobj_constr constructor, voi
   const Status s = one_step(pool, [&](tx::Txn& txn) {
     TENUTO_TRY(txn.adopt(block->offset, 0));
     adopted = true;
-    TENUTO_TRY(txn.add_later(&d.root, sizeof d.root + sizeof d.root_bytes));
+    const bool both = !TENUTO_PLANT("pmemobj_root_size_not_logged");
+    TENUTO_TRY(txn.add_later(&d.root, sizeof d.root + (both ? sizeof d.root_bytes : 0)));
     TENUTO_TRY(txn.ready());
     if (d.root != 0) TENUTO_TRY(txn.free(pool.at(d.root)));
     store_ordered(d.root, block->offset.value);

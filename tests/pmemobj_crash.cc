@@ -51,7 +51,7 @@ TEST(pmemobj_crash, every_planted_mistake_is_found) {
     CrashOptions o = pmemobj_options();
     o.findings_max = 1;
     o.minimise = false;
-    o.points_percent = 100;
+    o.points_percent = 50;
     o.plants = {m.plant};
     EXPECT_FALSE(explore_pmemobj(o).ok()) << m.plant << ": " << m.what;
   }

@@ -485,7 +485,7 @@ std::set<PlantPlace> plants_in_sources(const std::string& root) {
 std::set<std::string> names_in_tests(const std::string& root) {
   namespace fs = std::filesystem;
   std::set<std::string> all;
-  const std::regex name("\"((pm|journal|frame|heap|tx|store)(_[a-z0-9]+)+)\"");
+  const std::regex name("\"((pm|journal|frame|heap|tx|store|pmemobj)(_[a-z0-9]+)+)\"");
   for (const auto& file : fs::recursive_directory_iterator(fs::path(root) / "tests")) {
     const std::string own = file.path().filename().string();
     if (file.path().extension() != ".cc" || own.starts_with("planted") || own == "plants.cc")

@@ -174,10 +174,11 @@ std::unique_ptr<OpenPool> open_parts(const char* path, const char* layout, PoolO
     return nullptr;
   }
   if (const char* what = nullptr; is_of_libpmemobj(path, &what)) {
-    refuse(EINVAL,
-           "%s: this is %s, which Tenuto cannot open; import-pmemobj copies its objects into a "
-           "new pool",
-           path, what);
+    refuse(
+        EINVAL,
+        "%s: this is %s, which Tenuto cannot open; tenuto-import-pmemobj copies its objects into a "
+        "new pool",
+        path, what);
     return nullptr;
   }
   options.size_max = static_cast<std::uint64_t>(st.st_size);  // it never grows

@@ -41,7 +41,7 @@ constexpr Mistake kMistakes[] = {
     {"pmemobj_resized_object_kept", "a realloc frees nothing"},
     {"pmemobj_resized_bytes_not_flushed", "a realloc does not flush what it copied"},
     {"pmemobj_root_not_flushed", "a larger root is not flushed"},
-    {"pmemobj_root_size_not_logged", "a root's size is not in the undo log"},
+    {"pmemobj_root_word_not_logged", "the undo log has not where the root was"},
     {"pmemobj_list_neighbour_not_logged", "an unlink logs one neighbour only"},
     {"pmemobj_value_not_logged", "an action sets a value that the undo log has not"},
 };

@@ -1,5 +1,5 @@
 // Lists that change atomically: circular, doubly linked, with a lock in their head. Each change is
-// one step with three or four fences, and holds the lock of each list that it changes.
+// one step with three fences, and holds the lock of each list that it changes.
 #include <cerrno>
 #include <cstring>
 
@@ -37,51 +37,101 @@ struct Place {
 
 bool same(PMEMoid a, PMEMoid b) { return OID_EQUALS(a, b); }
 
-Status unlink(const List& list, tx::Txn& txn, PMEMoid oid) {
-  Entry& e = list.entry(oid);
-  const Entry was = e;
-  if (was.next.off == 0) return Status::invalid_argument;  // it is in no list
-  const bool only = same(was.next, oid);
-  const bool first = same(list.head->first, oid);
-  TENUTO_TRY(txn.add_later(&e, sizeof e));
-  if (first) TENUTO_TRY(txn.add_later(&list.head->first, sizeof(PMEMoid)));
-  if (!only) {
+// A change of a list has two parts: log() names the bytes that it will store to, and store() stores
+// them, behind a fence. So one fence serves several changes.
+class Unlink {
+ public:
+  Unlink(const List& list, PMEMoid oid)
+      : list_(list),
+        oid_(oid),
+        was_(list.entry(oid)),
+        only_(same(was_.next, oid)),
+        first_(same(list.head->first, oid)) {}
+
+  // invalid_argument: the object is in no list.
+  Status log(tx::Txn& txn) const {
+    if (was_.next.off == 0) return Status::invalid_argument;
+    TENUTO_TRY(txn.add_later(&list_.entry(oid_), sizeof(Entry)));
+    if (first_) TENUTO_TRY(txn.add_later(&list_.head->first, sizeof(PMEMoid)));
+    if (only_) return Status::ok;
     if (!TENUTO_PLANT("pmemobj_list_neighbour_not_logged"))
-      TENUTO_TRY(txn.add_later(&list.entry(was.prev).next, sizeof(PMEMoid)));
-    TENUTO_TRY(txn.add_later(&list.entry(was.next).prev, sizeof(PMEMoid)));
+      TENUTO_TRY(txn.add_later(&list_.entry(was_.prev).next, sizeof(PMEMoid)));
+    return txn.add_later(&list_.entry(was_.next).prev, sizeof(PMEMoid));
   }
+  void store() const {
+    if (first_) store_oid(list_.head->first, only_ ? OID_NULL : was_.next);
+    if (!only_) {
+      store_oid(list_.entry(was_.prev).next, was_.next);
+      store_oid(list_.entry(was_.next).prev, was_.prev);
+    }
+    list_.entry(oid_) = Entry{};
+  }
+
+ private:
+  const List& list_;
+  const PMEMoid oid_;
+  const Entry was_;
+  const bool only_;
+  const bool first_;
+};
+
+class Link {
+ public:
+  Link(const List& list, Place place, PMEMoid oid) : list_(list), oid_(oid), now_{oid, oid} {
+    const PMEMoid first = list.head->first;
+    empty_ = first.off == 0;
+    to_head_ = empty_ || (place.before && (place.dest.off == 0 || same(place.dest, first)));
+    if (empty_) return;
+    const PMEMoid beside = place.dest.off == 0 ? first : place.dest;
+    const bool before = place.before || place.dest.off == 0;  // the tail is before the first
+    now_ = before ? Entry{beside, list.entry(beside).prev} : Entry{list.entry(beside).next, beside};
+  }
+
+  Status log(tx::Txn& txn) const {
+    TENUTO_TRY(txn.add_later(&list_.entry(oid_), sizeof(Entry)));
+    if (to_head_) TENUTO_TRY(txn.add_later(&list_.head->first, sizeof(PMEMoid)));
+    if (empty_) return Status::ok;
+    TENUTO_TRY(txn.add_later(&list_.entry(now_.prev).next, sizeof(PMEMoid)));
+    return txn.add_later(&list_.entry(now_.next).prev, sizeof(PMEMoid));
+  }
+  void store() const {
+    list_.entry(oid_) = now_;
+    if (!empty_) {
+      store_oid(list_.entry(now_.prev).next, oid_);
+      store_oid(list_.entry(now_.next).prev, oid_);
+    }
+    if (to_head_) store_oid(list_.head->first, oid_);
+  }
+
+ private:
+  const List& list_;
+  const PMEMoid oid_;
+  Entry now_;
+  bool empty_ = false;
+  bool to_head_ = false;
+};
+
+template <class Change>
+Status apply(tx::Txn& txn, const Change& change) {
+  TENUTO_TRY(change.log(txn));
   TENUTO_TRY(txn.ready());
-  if (first) store_oid(list.head->first, only ? OID_NULL : was.next);
-  if (!only) {
-    store_oid(list.entry(was.prev).next, was.next);
-    store_oid(list.entry(was.next).prev, was.prev);
-  }
-  e = Entry{};
+  change.store();
   return Status::ok;
 }
 
-Status link(const List& list, tx::Txn& txn, Place place, PMEMoid oid) {
-  Entry& e = list.entry(oid);
-  const PMEMoid first = list.head->first;
-  const bool to_head =
-      first.off == 0 || (place.before && (place.dest.off == 0 || same(place.dest, first)));
-  Entry now{oid, oid};
-  if (first.off != 0) {
-    const PMEMoid beside = place.dest.off == 0 ? first : place.dest;
-    const bool before = place.before || place.dest.off == 0;  // the tail is before the first
-    now = before ? Entry{beside, list.entry(beside).prev} : Entry{list.entry(beside).next, beside};
-    TENUTO_TRY(txn.add_later(&list.entry(now.prev).next, sizeof(PMEMoid)));
-    TENUTO_TRY(txn.add_later(&list.entry(now.next).prev, sizeof(PMEMoid)));
+// Where the object goes in its own list is known when it is out of it; in another list at once.
+Status relink(const List& from, const List& to, tx::Txn& txn, Place place, PMEMoid oid) {
+  const Unlink unlink(from, oid);
+  if (from.head == to.head) {
+    TENUTO_TRY(apply(txn, unlink));
+    return apply(txn, Link(to, place, oid));
   }
-  TENUTO_TRY(txn.add_later(&e, sizeof e));
-  if (to_head) TENUTO_TRY(txn.add_later(&list.head->first, sizeof(PMEMoid)));
+  const Link link(to, place, oid);
+  TENUTO_TRY(unlink.log(txn));
+  TENUTO_TRY(link.log(txn));
   TENUTO_TRY(txn.ready());
-  e = now;
-  if (first.off != 0) {
-    store_oid(list.entry(now.prev).next, oid);
-    store_oid(list.entry(now.next).prev, oid);
-  }
-  if (to_head) store_oid(list.head->first, oid);
+  unlink.store();
+  link.store();
   return Status::ok;
 }
 
@@ -130,7 +180,8 @@ int insert(const List& list, Place place, PMEMoid oid) {
   if (!fits(list, oid, place)) return errno;
   const Locked locked(list, list);
   if (locked.error() != 0) return locked.error();
-  return told(one_step(*list.pool, [&](tx::Txn& txn) { return link(list, txn, place, oid); }));
+  return told(
+      one_step(*list.pool, [&](tx::Txn& txn) { return apply(txn, Link(list, place, oid)); }));
 }
 
 int insert_new(const List& list, Place place, Wanted wanted, pmemobj_constr constructor, void* arg,
@@ -153,7 +204,7 @@ int insert_new(const List& list, Place place, Wanted wanted, pmemobj_constr cons
   const Status s = one_step(pool, [&](tx::Txn& txn) {
     TENUTO_TRY(txn.adopt(block->offset, 0));
     adopted = true;
-    return link(list, txn, place, oid);
+    return apply(txn, Link(list, place, oid));
   });
   if (adopted) reserved.done();
   if (s == Status::ok) made = oid;
@@ -165,7 +216,7 @@ int remove(const List& list, PMEMoid oid, bool frees) {
   const Locked locked(list, list);
   if (locked.error() != 0) return locked.error();
   return told(one_step(*list.pool, [&](tx::Txn& txn) {
-    TENUTO_TRY(unlink(list, txn, oid));
+    TENUTO_TRY(apply(txn, Unlink(list, oid)));
     return frees ? txn.free(list.pool->at(oid.off)) : Status::ok;
   }));
 }
@@ -175,10 +226,8 @@ int move(const List& from, const List& to, Place place, PMEMoid oid) {
   const Locked locked(from, to);
   if (locked.error() != 0) return locked.error();
   if (same(place.dest, oid)) return refuse(EINVAL, "the object cannot be beside itself");
-  return told(one_step(*from.pool, [&](tx::Txn& txn) {
-    TENUTO_TRY(unlink(from, txn, oid));
-    return link(to, txn, place, oid);
-  }));
+  return told(
+      one_step(*from.pool, [&](tx::Txn& txn) { return relink(from, to, txn, place, oid); }));
 }
 
 List list_of(PMEMobjpool* pop, std::size_t entry_offset, void* head) {

@@ -50,8 +50,8 @@ int make_root(OpenPool& pool, std::size_t bytes, pmemobj_constr constructor, voi
   const Status s = one_step(pool, [&](tx::Txn& txn) {
     TENUTO_TRY(txn.adopt(block->offset, 0));
     adopted = true;
-    const bool both = !TENUTO_PLANT("pmemobj_root_size_not_logged");
-    TENUTO_TRY(txn.add_later(&d.root, sizeof d.root + (both ? sizeof d.root_bytes : 0)));
+    if (!TENUTO_PLANT("pmemobj_root_word_not_logged"))
+      TENUTO_TRY(txn.add_later(&d.root, sizeof d.root + sizeof d.root_bytes));
     TENUTO_TRY(txn.ready());
     if (d.root != 0) TENUTO_TRY(txn.free(pool.at(d.root)));
     store_ordered(d.root, block->offset.value);

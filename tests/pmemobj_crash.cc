@@ -51,7 +51,10 @@ TEST(pmemobj_crash, every_planted_mistake_is_found) {
     CrashOptions o = pmemobj_options();
     o.findings_max = 1;
     o.minimise = false;
-    o.points_percent = 50;
+    o.product_max = 50;
+    o.samples_max = 20;
+    o.recovery_states_max = 0;
+    o.recover_twice = false;
     o.plants = {m.plant};
     EXPECT_FALSE(explore_pmemobj(o).ok()) << m.plant << ": " << m.what;
   }

@@ -165,6 +165,33 @@ TEST_F(PmemobjLives, a_child_is_refused_and_the_parent_is_not_disturbed) {
   EXPECT_EQ(r_->word[0], 1u);
 }
 
+TEST_F(PmemobjLives, a_child_may_open_what_its_parent_has_closed) {
+  r_->word[0] = 3;
+  pmemobj_persist(pop_, &r_->word[0], 8);
+  int closed[2];
+  ASSERT_EQ(::pipe(closed), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char c = 0;
+    static_cast<void>(::read(closed[0], &c, 1));
+    PMEMobjpool* const pop = pmemobj_open(path(), kLayout);
+    if (pop == nullptr) ::_exit(1);
+    const PMEMoid oid = pmemobj_root(pop, sizeof(Root));
+    const auto* const r = static_cast<const Root*>(pmemobj_direct(oid));
+    if (pmemobj_pool_by_oid(oid) != pop || r->word[0] != 3) ::_exit(2);
+    pmemobj_close(pop);
+    ::_exit(0);
+  }
+  pmemobj_close(pop_);
+  pop_ = nullptr;
+  ASSERT_EQ(::write(closed[1], "c", 1), 1);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  ::close(closed[0]);
+  ::close(closed[1]);
+}
+
 TEST_F(PmemobjLives, each_medium_has_pools) {
   for (const char* medium : {"auto", "line", "cache", "model", "journal"}) {
     SCOPED_TRACE(medium);

@@ -20,7 +20,9 @@ TOID_DECLARE(struct Element, 9);
 struct Element {
   std::uint64_t number;
   POBJ_LIST_ENTRY(struct Element) entry;
+  std::uint64_t room[11];  // so that no two share a line
 };
+static_assert(sizeof(Element) == 128);
 POBJ_LIST_HEAD(ElementList, struct Element);
 
 constexpr std::size_t kSlots = 6;
@@ -205,7 +207,7 @@ std::string in_words(PMEMobjpool* pop) {
   s += " | " + list_in_words(r.list) + " |" + list_in_words(r.second) + " | objects";
   std::vector<int> types(16);
   PMEMoid oid;
-  POBJ_FOREACH(pop, oid) types.at(pmemobj_type_num(oid)) += 1;
+  POBJ_FOREACH(pop, oid) types[pmemobj_type_num(oid) % types.size()] += 1;
   for (int n : types) s += " " + std::to_string(n);
   return s + " | root " + std::to_string(pmemobj_root_size(pop));
 }

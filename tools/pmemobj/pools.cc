@@ -83,6 +83,10 @@ bool add_open_pool(std::unique_ptr<OpenPool> pool) {
   Registry& r = registry();
   const std::lock_guard lock(r.mu);
   Table fresh = *r.table.load(std::memory_order_relaxed);
+  // In a child that opens the pool itself, what it inherited is no longer looked up.
+  std::erase_if(fresh, [&](const OpenPool* other) {
+    return other->uuid_lo == pool->uuid_lo && other->file().forked();
+  });
   for (const OpenPool* other : fresh) {
     if (other->uuid_lo == pool->uuid_lo) return false;
   }

@@ -192,6 +192,23 @@ TEST_F(PmemobjLives, a_child_may_open_what_its_parent_has_closed) {
   ::close(closed[1]);
 }
 
+TEST_F(PmemobjLives, nothing_of_a_pool_is_garbage_for_the_tool) {
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(pmemobj_alloc(pop_, nullptr, 100, 0, nullptr, nullptr), 0);
+  ASSERT_FALSE(OID_IS_NULL(pmemobj_root(pop_, 50'000)));  // and one that has grown
+  pmemobj_close(pop_);
+  {
+    Result<Pool> pool = Pool::open(path(), PoolParts::small_options());
+    ASSERT_TRUE(pool);
+    const Result<Garbage> garbage = pool->find_garbage({.free = true});
+    ASSERT_TRUE(garbage);
+    EXPECT_EQ(pool->stats().objects, 5u);  // the directory, the root object, and three
+  }
+  pop_ = pmemobj_open(path(), kLayout);
+  ASSERT_NE(pop_, nullptr);
+  EXPECT_EQ(pmemobj_root_size(pop_), 50'000u);
+  EXPECT_EQ(walk().size(), 3u);
+}
+
 TEST_F(PmemobjLives, each_medium_has_pools) {
   for (const char* medium : {"auto", "line", "cache", "model", "journal"}) {
     SCOPED_TRACE(medium);

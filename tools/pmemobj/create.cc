@@ -176,7 +176,7 @@ std::unique_ptr<OpenPool> open_parts(const char* path, const char* layout, PoolO
   if (const char* what = nullptr; is_of_libpmemobj(path, &what)) {
     refuse(
         EINVAL,
-        "%s: this is %s, which Tenuto cannot open; tenuto-import-pmemobj copies its objects into a "
+        "%s: this is %s, which Tenuto cannot open; tenuto import-pmemobj copies its objects into a "
         "new pool",
         path, what);
     return nullptr;

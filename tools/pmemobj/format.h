@@ -1,8 +1,8 @@
 // What the drop-in keeps on media: its directory, which is the root object of the Tenuto pool.
 //
 // An object of libpmemobj is a block with a type, which is its type number + 1: a walk must show
-// the objects of type 0, too. So there is no header in front of an object. The root object has no
-// type, and no walk shows it.
+// the objects of type 0, too. So there is no header in front of an object. The root object's type
+// number is 0, and no walk shows it.
 #pragma once
 
 #include <cstddef>

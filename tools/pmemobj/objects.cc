@@ -20,23 +20,24 @@ OpenPool* pool_of_object(PMEMoid oid, const char* call) {
   return nullptr;
 }
 
-// The first object that starts at or behind `from`.
+// The first object that starts at or behind `from`. The root object has a type, so that it is no
+// garbage (tenuto/garbage.h), but a walk does not show it.
 PMEMoid object_from(OpenPool& pool, std::uint64_t from) {
   if (pool.impl->usable() != Status::ok) return OID_NULL;
-  const PoolOffset found = pool.heap().find_typed({from}, heap::kAnyType);
-  return found ? PMEMoid{pool.uuid_lo, found.value} : OID_NULL;
+  for (;;) {
+    const std::uint64_t leaving = pool.leaving_root.load(std::memory_order_acquire);
+    const PoolOffset found = pool.heap().find_typed({from}, heap::kAnyType);
+    if (!found) return OID_NULL;
+    const std::uint64_t root = __atomic_load_n(&pool.directory->root, __ATOMIC_ACQUIRE);
+    if (found.value != root && found.value != leaving) return {pool.uuid_lo, found.value};
+    from = found.value + 1;
+  }
 }
 
 int make_root(OpenPool& pool, std::size_t bytes, pmemobj_constr constructor, void* arg) {
   Directory& d = *pool.directory;
-  const Result<heap::Block> block = [&]() -> Result<heap::Block> {
-    TENUTO_TRY(pool.impl->usable());
-    const auto reserve = [&] { return pool.heap().reserve(bytes, heap::Kind::logged); };
-    Result<heap::Block> first = reserve();
-    if (first || first.error() != Status::full) return first;
-    pool.impl->engine->reclaim(pool.impl->engine->mine());
-    return reserve();
-  }();
+  const AllocOptions options{.type = block_type(POBJ_ROOT_TYPE_NUM)};
+  const Result<heap::Block> block = reserve_block(pool, bytes, options);
   if (!block) return refuse(block.error(), "cannot make the root object");
   ReservedBlock reserved(pool, block->offset);
   auto* const object = static_cast<std::byte*>(pool.at(block->offset.value));
@@ -46,6 +47,7 @@ int make_root(OpenPool& pool, std::size_t bytes, pmemobj_constr constructor, voi
   if (constructor != nullptr && constructor(pool.handle(), object, arg) != 0) {
     return refuse(ECANCELED, "the constructor refused the root object");
   }
+  pool.leaving_root.store(d.root, std::memory_order_release);
   bool adopted = false;
   const Status s = one_step(pool, [&](tx::Txn& txn) {
     TENUTO_TRY(txn.adopt(block->offset, 0));
@@ -58,6 +60,7 @@ int make_root(OpenPool& pool, std::size_t bytes, pmemobj_constr constructor, voi
     store_ordered(d.root_bytes, std::uint64_t{bytes});
     return Status::ok;
   });
+  pool.leaving_root.store(0, std::memory_order_release);
   if (adopted) reserved.done();
   return s == Status::ok ? 0 : refuse(s, "cannot make the root object");
 }

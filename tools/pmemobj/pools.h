@@ -26,7 +26,8 @@ struct OpenPool {
   // Another one at each open, and even: what has an older one is not initialised (locks.cc).
   std::uint64_t run_id = 0;
 
-  std::mutex root_mu;  // makes and replaces the root object
+  std::mutex root_mu;                           // makes and replaces the root object
+  std::atomic<std::uint64_t> leaving_root = 0;  // while it is replaced: the offset of the old one
   std::atomic<void*> user_data = nullptr;
   std::mutex classes_mu;
   std::map<unsigned, pobj_alloc_class_desc> classes;  // guarded by classes_mu

@@ -291,6 +291,16 @@ TEST_F(Pmemobj, actions_take_effect_together) {
   EXPECT_TRUE(OID_EQUALS(r.oid[0], made));
   EXPECT_EQ(r.word[0], 77u);
   EXPECT_EQ(walk().size(), 1u);
+  EXPECT_EQ(pmemobj_publish(pop_, act, 1), -1);  // it is published
+  pmemobj_cancel(pop_, act, 1);
+  EXPECT_EQ(walk().size(), 1u);
+  // A publish that fails does nothing, and gives back what it has taken.
+  EXPECT_FALSE(OID_IS_NULL(pmemobj_reserve(pop_, &act[0], 200, 2)));
+  pmemobj_defer_free(pop_, {made.pool_uuid_lo, made.off + 16}, &act[1]);
+  EXPECT_EQ(pmemobj_publish(pop_, act, 2), -1);
+  EXPECT_EQ(errno, EINVAL);
+  pmemobj_cancel(pop_, act, 2);
+  EXPECT_EQ(walk().size(), 1u);
   EXPECT_FALSE(OID_IS_NULL(pmemobj_xreserve(pop_, &act[0], 200, 2, POBJ_XALLOC_ZERO)));
   pmemobj_set_value(pop_, &act[1], &r.word[0], 78);
   pmemobj_cancel(pop_, act, 2);

@@ -11,13 +11,14 @@ namespace TENUTO_NS::pmemobj {
 
 namespace {
 
-// pobj_action::data[0] of a heap action.
-enum class HeapAction : std::uint32_t { alloc = 1, free = 2 };
+// pobj_action::data[0] of a heap action. A step or a transaction has `taken` a reservation: it
+// belongs to that from then on, whatever becomes of it, and a cancel leaves it alone.
+enum class HeapAction : std::uint32_t { alloc = 1, free = 2, taken = 3 };
 
-bool is_alloc(const pobj_action& a) {
-  return a.type == POBJ_ACTION_TYPE_HEAP &&
-         a.data[0] == static_cast<std::uint32_t>(HeapAction::alloc);
+bool is(const pobj_action& a, HeapAction what) {
+  return a.type == POBJ_ACTION_TYPE_HEAP && a.data[0] == static_cast<std::uint32_t>(what);
 }
+void become(pobj_action& a, HeapAction what) { a.data[0] = static_cast<std::uint32_t>(what); }
 
 PMEMoid reserve(PMEMobjpool* pop, pobj_action* act, Wanted wanted) {
   OpenPool* const pool = pool_of(pop);
@@ -33,22 +34,25 @@ PMEMoid reserve(PMEMobjpool* pop, pobj_action* act, Wanted wanted) {
   }
   *act = {};
   act->type = POBJ_ACTION_TYPE_HEAP;
-  act->data[0] = static_cast<std::uint32_t>(HeapAction::alloc);
+  become(*act, HeapAction::alloc);
   act->heap = {block->offset.value, pool->heap().usable(*block)};
   return {pool->uuid_lo, block->offset.value};
 }
 
 // Makes the actions part of the transaction. What they set is logged; the caller stores it.
-Status take_over(OpenPool& pool, tx::Txn& txn, const pobj_action* actions, std::size_t count) {
+Status take_over(OpenPool& pool, tx::Txn& txn, pobj_action* actions, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    const pobj_action& a = actions[i];
+    pobj_action& a = actions[i];
     if (a.type == POBJ_ACTION_TYPE_MEM) {
       if (TENUTO_PLANT("pmemobj_value_not_logged")) continue;
       TENUTO_TRY(txn.add_later(reinterpret_cast<const void*>(a.data2[0]), sizeof(std::uint64_t)));
-    } else if (is_alloc(a)) {
+    } else if (is(a, HeapAction::alloc)) {
       TENUTO_TRY(txn.adopt({a.heap.offset}, 0));
-    } else {
+      become(a, HeapAction::taken);
+    } else if (is(a, HeapAction::free)) {
       TENUTO_TRY(txn.free(pool.at(a.heap.offset)));
+    } else {
+      return Status::invalid_argument;  // published before
     }
   }
   return Status::ok;
@@ -62,7 +66,7 @@ void set_values(const pobj_action* actions, std::size_t count) {
   }
 }
 
-int publish(PMEMobjpool* pop, const pobj_action* actions, std::size_t count) {
+int publish(PMEMobjpool* pop, pobj_action* actions, std::size_t count) {
   OpenPool* const pool = pool_of(pop);
   if (pool == nullptr) return errno;
   const Status s = one_step(*pool, [&](tx::Txn& txn) {
@@ -74,7 +78,7 @@ int publish(PMEMobjpool* pop, const pobj_action* actions, std::size_t count) {
   return s == Status::ok ? 0 : refuse(s, "cannot publish");
 }
 
-int publish_in_tx(TxState& state, const pobj_action* actions, std::size_t count) {
+int publish_in_tx(TxState& state, pobj_action* actions, std::size_t count) {
   return without_throwing(ENOMEM, [&] {
     state.values.reserve(state.values.size() + count);
     const Status s = take_over(*state.pool, *state.txn, actions, count);
@@ -112,7 +116,7 @@ void pmemobj_set_value(PMEMobjpool*, struct pobj_action* act, uint64_t* ptr, uin
 void pmemobj_defer_free(PMEMobjpool*, PMEMoid oid, struct pobj_action* act) {
   *act = {};
   act->type = POBJ_ACTION_TYPE_HEAP;
-  act->data[0] = static_cast<uint32_t>(HeapAction::free);
+  become(*act, HeapAction::free);
   act->heap.offset = oid.off;
 }
 
@@ -135,7 +139,7 @@ void pmemobj_cancel(PMEMobjpool* pop, struct pobj_action* actv, size_t actvcnt) 
   OpenPool* const pool = pool_of(pop);
   if (pool == nullptr || pool->impl->usable() != tenuto::Status::ok) return;
   for (size_t i = 0; i < actvcnt; ++i) {
-    if (!is_alloc(actv[i])) continue;
+    if (!is(actv[i], HeapAction::alloc)) continue;
     const tenuto::Status s = pool->heap().cancel({actv[i].heap.offset});
     if (s != tenuto::Status::ok) refuse(s, "cannot cancel a reservation");
   }

@@ -100,6 +100,7 @@ int realloc_object(PMEMobjpool* pop, PMEMoid* dest, std::size_t bytes, std::uint
   if (pool == nullptr) return errno;
   if (dest == nullptr) return refuse(EINVAL, "the OID pointer is null");
   const std::uint64_t flags = zero ? POBJ_FLAG_ZERO : 0;
+  if (dest->off == 0 && bytes == 0) return 0;
   if (dest->off == 0) return alloc(pop, dest, {bytes, type_num, flags}, flags, nullptr, nullptr);
   if (bytes == 0) return free_object(dest);
   const void* const old = pool->address(*dest);

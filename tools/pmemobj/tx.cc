@@ -56,11 +56,9 @@ Status commit_engine(TxState& state) {
 }
 
 int push_level(TxState& state, OpenPool& pool, std::jmp_buf env) {
-  Level level{};
-  level.jumps = env != nullptr;
-  if (level.jumps) std::memcpy(level.env, env, sizeof level.env);
-  level.on_failure = state.levels.empty() ? POBJ_TX_FAILURE_ABORT : state.levels.back().on_failure;
-  state.levels.push_back(level);
+  const auto behavior =
+      state.levels.empty() ? POBJ_TX_FAILURE_ABORT : state.levels.back().on_failure;
+  state.levels.emplace_back(env, behavior);
   state.last_error = 0;
   if (!state.outermost()) return 0;
   state.pool = &pool;

@@ -12,6 +12,7 @@
 
 #include <csetjmp>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "tools/pmemobj/pools.h"
@@ -20,9 +21,14 @@
 namespace TENUTO_NS::pmemobj {
 
 struct Level {
-  std::jmp_buf env;
+  std::jmp_buf env;  // only if it jumps
   bool jumps;
   pobj_tx_failure_behavior on_failure;
+
+  Level(std::jmp_buf to, pobj_tx_failure_behavior behavior)
+      : jumps(to != nullptr), on_failure(behavior) {
+    if (jumps) std::memcpy(env, to, sizeof env);
+  }
 };
 
 struct TxLock {

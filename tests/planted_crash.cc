@@ -58,9 +58,9 @@ TEST(planted_list, each_plant_of_the_sources_is_listed_and_the_reverse) {
 
 TEST(planted_list, a_plant_is_named_after_the_layer_it_stands_in) {
   const std::map<std::string, std::string> folders = {
-      {"src/pm", "pm|journal"}, {"src/journal", "journal"}, {"src/file", "pm|journal"},
-      {"src/frame", "frame"},   {"src/heap", "heap"},       {"tx", "tx"},
-      {"store", "store"}};
+      {"src/pm", "pm|journal"}, {"src/journal", "journal"},  {"src/file", "pm|journal"},
+      {"src/frame", "frame"},   {"src/heap", "heap"},        {"tx", "tx"},
+      {"store", "store"},       {"tools/pmemobj", "pmemobj"}};
   for (const PlantPlace& p : plants_in_sources(TENUTO_SOURCE_DIR)) {
     const bool in_store = p.file.starts_with("store/");
     const std::string folder = in_store ? "store" : p.file.substr(0, p.file.rfind('/'));

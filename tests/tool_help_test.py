@@ -42,9 +42,9 @@ def commands():
     overview = output(TOOL, "--help").split("Commands:\n")[1].split("\n\n")[0]
     options = {}
     for line in overview.splitlines():
-        name = re.match(r"  (crash \w+|\w+)", line)[1]
+        name = re.match(r"  (crash \w+|[\w-]+)", line)[1]
         text = output(TOOL, *name.split(), "--help") if name not in (
-            "crash run", "crash life", "crash replay") else ""
+            "crash run", "crash life", "crash replay", "import-pmemobj") else ""
         options[name] = re.findall(r"^  (?:-\w,)?(--[\w-]+)", text.split("Examples:")[0], re.M)
     return options
 

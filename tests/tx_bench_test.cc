@@ -197,7 +197,7 @@ TEST(TxBench, counts_by_steps_and_by_the_medium_what_tx_cost_test_asserts) {
 }
 
 TEST(TxBench, counts_the_peer_by_the_same_means) {
-  const Ran ran = run_json("--quick --rounds 0 --bench empty,add-8");
+  const Ran ran = run_json("--quick --rounds 0 --bench empty,add-8 --engine tenuto,pmemobj");
   ASSERT_EQ(ran.lines.size(), 4u);
   EXPECT_EQ(ran.lines[1]["engine"], "pmemobj");
   EXPECT_EQ(ran.lines[1]["fences_per_op"], 2);
@@ -205,6 +205,17 @@ TEST(TxBench, counts_the_peer_by_the_same_means) {
   EXPECT_EQ(ran.lines[3]["lines_per_op"], 4);
   EXPECT_GT(ran.lines[3]["instructions_per_op"], 1000);
   EXPECT_TRUE(ran.lines[2]["instructions_ratio_to"].contains("pmemobj"));
+}
+
+TEST(TxBench, has_the_drop_in_where_it_is_built) {
+  if (run_bench("--list", "").text.find("drop-in") == std::string::npos) {
+    GTEST_SKIP() << "the drop-in for libpmemobj is not built";
+  }
+  const Ran ran = run_json("--quick --rounds 0 --bench add-8,add-10x8,link --engine drop-in");
+  ASSERT_EQ(ran.lines.size(), 3u);
+  EXPECT_EQ(ran.lines[0]["fences_per_op"], 3);
+  EXPECT_EQ(ran.lines[1]["fences_per_op"], 12);
+  EXPECT_EQ(ran.lines[2]["fences_per_op"], 3);
 }
 
 TEST(TxBench, refuses_what_it_cannot_do_and_says_why) {

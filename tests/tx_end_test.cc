@@ -1,10 +1,12 @@
 // Transactions that end abnormally: a callback throws, or a thread ends and leaves one open.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "support/tx_parts.h"
 
@@ -60,6 +62,63 @@ TEST_F(TxEnd, a_callback_that_throws_leaves_the_transaction_ended_and_no_lock) {
     EXPECT_EQ(add_one(), Status::ok);
     EXPECT_EQ(called, 0);
   }
+  EXPECT_EQ(p_.close(), Status::ok);
+}
+
+TEST_F(TxEnd, an_abort_leaves_alone_what_it_shall_keep) {
+  p_.make_root<Words>(1);
+  Words& one = p_.get_root<Words>(0);
+  Words& other = p_.get_root<Words>(1);
+  tx::Txn& txn = p_.engine->mine();
+  for (std::size_t first = 0; first < 8; ++first) {
+    for (std::size_t last = first; last <= 8; ++last) {
+      ASSERT_EQ(txn.begin(), Status::ok);
+      ASSERT_EQ(txn.add(&one, sizeof one), Status::ok);
+      ASSERT_EQ(txn.add(&other, sizeof other), Status::ok);
+      for (std::size_t i = 0; i < 8; ++i) one.word[i] = other.word[i] = 100 + i;
+      txn.keep_on_abort(&one.word[first], (last - first) * sizeof one.word[0]);
+      if (last < 8) txn.keep_on_abort(&one.word[last], sizeof one.word[0]);  // they touch
+      txn.abort();
+      for (std::size_t i = 0; i < 8; ++i) {
+        const bool kept = i >= first && i < std::min<std::size_t>(last + 1, 8);
+        EXPECT_EQ(one.word[i], kept ? 100 + i : 0) << first << " " << last << " " << i;
+        EXPECT_EQ(other.word[i], 0u);
+        one.word[i] = 0;
+      }
+    }
+  }
+  ASSERT_EQ(txn.begin(), Status::ok);  // nothing is kept for later transactions
+  ASSERT_EQ(txn.add(&one, sizeof one), Status::ok);
+  one.word[0] = 1;
+  txn.abort();
+  EXPECT_EQ(one.word[0], 0u);
+  EXPECT_EQ(p_.close(), Status::ok);
+}
+
+TEST_F(TxEnd, a_walk_for_any_type_shows_all_blocks_that_have_one) {
+  constexpr std::uint64_t kSizes[] = {16, 64, 1000, 20'000, 3u << 20};
+  tx::Txn& txn = p_.engine->mine();
+  ASSERT_EQ(txn.begin(), Status::ok);
+  std::vector<PoolOffset> made;
+  for (std::uint64_t bytes : kSizes) {
+    for (std::uint64_t type : {1, 2, 3}) {
+      const Result<void*> block = txn.alloc(bytes, {.type = type});
+      ASSERT_TRUE(block);
+      made.push_back(p_.file->offset_of(*block));
+      EXPECT_EQ(p_.heap->type_of(made.back()), 0u);  // not yet
+      EXPECT_EQ(p_.heap->type_of_taken(made.back()), type);
+    }
+    ASSERT_TRUE(txn.alloc(bytes));
+  }
+  EXPECT_FALSE(p_.heap->find_typed({0}, heap::kAnyType));
+  ASSERT_EQ(txn.commit(), Status::ok);
+  std::sort(made.begin(), made.end());
+  std::vector<PoolOffset> shown;
+  for (PoolOffset at{0}; (at = p_.heap->find_typed(at, heap::kAnyType)); at.value += 1) {
+    shown.push_back(at);
+  }
+  EXPECT_EQ(shown, made);
+  EXPECT_EQ(p_.heap->type_of_taken({made[0].value + 1}), 0u);
   EXPECT_EQ(p_.close(), Status::ok);
 }
 

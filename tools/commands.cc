@@ -330,6 +330,8 @@ constexpr std::array kCommands = {
             "  tenuto compact books.tnt\n"
             "  tenuto compact books.tnt --moves 100000 --json",
             add_compact},
+    Command{"import-pmemobj", "Copy a pool of libpmemobj for the drop-in (its own --help)", "",
+            nullptr, run_import_pmemobj},
     Command{"crash kill", "Kill a working process again and again; check all it acknowledged",
             "  tenuto crash kill --kills 2000\n"
             "  tenuto crash kill --hours 8 --findings /var/tmp --json night.json\n"

@@ -23,6 +23,7 @@ Error run_crash_kill(const CrashKillArgs& args);
 Error run_crash_explorer(int argc, char** argv);
 Error run_crash_replay(int argc, char** argv);
 Error run_crash_life(int argc, char** argv);
+Error run_import_pmemobj(int argc, char** argv);
 
 // Parse "1,2,4", "hot,fill" and "0.5". Return an empty string, or what was expected.
 std::string parse_kill_threads(const std::string& text, std::vector<std::uint32_t>& threads);

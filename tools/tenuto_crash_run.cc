@@ -1,6 +1,6 @@
 // `tenuto crash run`, `replay` and `life` start other programs. run starts tenuto-crash, and replay
 // starts the program that a saved case names; these use the traced build of the library. life
-// starts tenuto-life.
+// starts tenuto-life. `tenuto import-pmemobj` starts tenuto-import-pmemobj, which needs libpmemobj.
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,6 +48,12 @@ Error run_crash_explorer(int argc, char** argv) {
 Error run_crash_life(int argc, char** argv) {
   return become_neighbour("tenuto-life", "the tester of whole lives is not there",
                           "build the target tenuto_life, and keep both in one folder", argc, argv);
+}
+
+Error run_import_pmemobj(int argc, char** argv) {
+  return become_neighbour(
+      "tenuto-import-pmemobj", "the program that reads libpmemobj's pools is not there",
+      "build it where libpmemobj is installed, and keep both in one folder", argc, argv);
 }
 
 Error run_crash_replay(int argc, char** argv) {

@@ -194,6 +194,11 @@ void Txn::entries_durable() {
   store_waiting();
 }
 
+void Txn::keep_on_abort(const void* p, std::size_t bytes) {
+  const std::uint64_t begin = file_.offset_of(p).value;
+  kept_.push_back({begin, begin + bytes});
+}
+
 Status Txn::on_commit(std::function<void()> f) {
   TENUTO_TRY(status());
   on_commit_.push_back(std::move(f));
@@ -328,7 +333,7 @@ void Txn::roll_back() {
   if (log_.size() > 0) {
     const std::uint64_t s = log_.sequence();
     decisions_.withdraw();
-    log_.restore();
+    log_.restore(kept_);
     flush_modified(false);
     dirty_.fence("restored bytes", "retirement");
     if (!TENUTO_PLANT("tx_abort_reuses_sequence")) {

@@ -83,6 +83,9 @@ class Txn {
   // block that this transaction allocated, and were not added.
   Status log_later(const void* p, std::size_t bytes);
   Status ready();
+  // An abort leaves these bytes of the pool as they are then, also where they were added: for the
+  // state of a lock that the caller holds, which lives in an object. A crash restores them.
+  void keep_on_abort(const void* p, std::size_t bytes);
   Status add(const void* p, std::size_t bytes) {
     TENUTO_TRY(add_later(p, bytes));
     return in_new_block(p, bytes) ? Status::ok : ready();
@@ -188,8 +191,9 @@ class Txn {
   UndoLog log_;
   WaitingFields fields_;  // not empty only while undo_pending_
   Status field_error_ = Status::ok;
-  RangeSet added_;        // ranges outside new blocks: logged ones, and those of overwrite
-  NewBlocks new_blocks_;  // their ranges are never merged with added_
+  std::vector<Range> kept_;  // of keep_on_abort
+  RangeSet added_;           // ranges outside new blocks: logged ones, and those of overwrite
+  NewBlocks new_blocks_;     // their ranges are never merged with added_
   std::vector<heap::Block> freed_;
   Savepoints savepoints_;
   std::shared_ptr<Joint> joint_;     // null: it is in this pool alone

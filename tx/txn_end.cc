@@ -125,6 +125,7 @@ void Txn::end(bool committed) {
   aborted_ = false;
   field_error_ = Status::ok;
   savepoints_.clear();
+  kept_.clear();
   if (log_.size() != 0 || !added_.empty()) {
     count(stats_.entries, log_.size());
     undo_pending_ = alloc_pending_ = any_typed_ = false;

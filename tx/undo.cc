@@ -98,7 +98,23 @@ void restore_bytes(pm::PoolFile& file, PoolOffset at, const std::byte* from, std
   }
 }
 
-void UndoLog::restore() {
+namespace {
+// Stores back the bytes of the entry that are in none of the ranges kept[0..n).
+void restore_beside(pm::PoolFile& file, const std::byte* old, Range r,
+                    std::span<const Range> kept) {
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    if (kept[i].begin >= r.end || kept[i].end <= r.begin) continue;
+    const std::span<const Range> others = kept.subspan(i + 1);
+    if (r.begin < kept[i].begin) restore_beside(file, old, {r.begin, kept[i].begin}, others);
+    if (kept[i].end >= r.end) return;
+    old += kept[i].end - r.begin;
+    r.begin = kept[i].end;
+  }
+  restore_bytes(file, {r.begin}, old, r.end - r.begin);
+}
+}  // namespace
+
+void UndoLog::restore(std::span<const Range> kept) {
   for (std::size_t i = size_; i-- > 0;) {
     const pm::LogLine& line = log_line(file_, lane_, area_, frames_[area_], i);
     if (pm::log_sequence(line) != sequence_) {
@@ -106,7 +122,11 @@ void UndoLog::restore() {
       TENUTO_ASSERT(line.seal == 0 || file_.bad_pages() != Status::ok);
       continue;
     }
-    if (EntryHead{line.word[0]}.kind() == EntryKind::undo) restore_entry(file_, line);
+    const EntryHead head{line.word[0]};
+    if (head.kind() != EntryKind::undo) continue;
+    const std::uint64_t begin = head.offset().value;
+    restore_beside(file_, reinterpret_cast<const std::byte*>(&line.word[1]),
+                   {begin, begin + head.length()}, kept);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "pm/plant.h"
 #include "tenuto/status.h"
 #include "tx/format.h"
+#include "tx/ranges.h"
 
 namespace TENUTO_NS::tx {
 
@@ -101,8 +103,8 @@ class UndoLog {
     size_ += 1;
   }
 
-  // Stores all old bytes back, the latest entry first. Not flushed.
-  void restore();
+  // Stores all old bytes back, the latest entry first, except those in `kept`. Not flushed.
+  void restore(std::span<const Range> kept);
 
   // Erases entry i if it is that of a free. Durable after the caller's next fence. Cost: one line.
   void forget_free(std::size_t i);

@@ -73,8 +73,10 @@ bool has_medium(const TxEngineKind& kind, std::string_view medium);
 // Defined in engine_<name>.cc.
 std::unique_ptr<TxEngine> make_tenuto_tx();
 std::unique_ptr<TxEngine> make_pmemobj_tx();
+std::unique_ptr<TxEngine> make_drop_in_tx();
 std::string tenuto_tx_settings(const std::string& medium);
 std::string pmemobj_tx_settings(const std::string& medium);
+std::string drop_in_tx_settings(const std::string& medium);
 
 // Each thread has this many bytes of the root object, zero at the start.
 inline constexpr std::uint64_t kThreadAreaBytes = 512u << 10;

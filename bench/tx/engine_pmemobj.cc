@@ -1,5 +1,6 @@
 // libpmemobj, with the settings of alloc_bench: it takes a tmpfs for persistent memory, so it
-// flushes lines as tenuto does and makes no system call, and the pool is a sparse file.
+// flushes lines as tenuto does and makes no system call, and the pool is a sparse file. And the
+// drop-in for it (tools/pmemobj), under the same code.
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,8 +14,8 @@
 
 namespace bench {
 
-bool PmemobjFunctions::load(Library& library) {
-  return library.load("libpmemobj.so.1") && library.find("pmemobj_create", create) &&
+bool PmemobjFunctions::load(Library& library, const char* path) {
+  return library.load(path) && library.find("pmemobj_create", create) &&
          library.find("pmemobj_close", close) && library.find("pmemobj_errormsg", errormsg) &&
          library.find("pmemobj_root", root) && library.find("pmemobj_flush", flush) &&
          library.find("pmemobj_tx_begin", tx_begin) &&
@@ -37,11 +38,13 @@ constexpr std::uint64_t kLineBytes = 64;
 
 class PmemobjTx final : public TxEngine {
  public:
+  explicit PmemobjTx(const char* library) : path_(library) {}
   bool open(const TxPlace& place) override {
     ::setenv("PMEM_IS_PMEM_FORCE", "1", 1);
     ::setenv("PMEMOBJ_CONF", "fallocate.at_create=0;", 1);
     if (place.medium == "cache") ::setenv("PMEM_NO_FLUSH", "1", 1);
-    if (!f_.load(library_)) return refuse(library_.error());
+    ::setenv("TENUTO_PMEMOBJ_MEDIUM", place.medium.c_str(), 1);  // the drop-in reads this one
+    if (!f_.load(library_, path_)) return refuse(library_.error());
     const std::string path = place.dir + "/tx.pmemobj";
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     const auto bytes = static_cast<off_t>(kSpaceBytesMin + kSpaceFactor * place.live_bytes);
@@ -71,6 +74,7 @@ class PmemobjTx final : public TxEngine {
   }
 
  private:
+  const char* path_;
   Library library_;
   PmemobjFunctions f_{};
   std::optional<PmemobjPool> pool_;
@@ -79,7 +83,18 @@ class PmemobjTx final : public TxEngine {
 
 }  // namespace
 
-std::unique_ptr<TxEngine> make_pmemobj_tx() { return std::make_unique<PmemobjTx>(); }
+std::unique_ptr<TxEngine> make_pmemobj_tx() {
+  return std::make_unique<PmemobjTx>("libpmemobj.so.1");
+}
+
+#ifdef TENUTO_PMEMOBJ_DROP_IN
+std::unique_ptr<TxEngine> make_drop_in_tx() {
+  return std::make_unique<PmemobjTx>(TENUTO_PMEMOBJ_DROP_IN);
+}
+std::string drop_in_tx_settings(const std::string&) {
+  return "the drop-in for libpmemobj, under the code of pmemobj; a pool of its full size";
+}
+#endif
 
 std::string pmemobj_tx_settings(const std::string& medium) {
   const std::string what = "libpmemobj, fallocate.at_create=0, PMEM_IS_PMEM_FORCE=1";

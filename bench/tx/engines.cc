@@ -10,6 +10,9 @@ std::span<const TxEngineKind> tx_engine_kinds() {
       {"tenuto", make_tenuto_tx, tenuto_tx_settings, {"line", "cache", "model"}},
 #ifdef TENUTO_PEER_PMEMOBJ
       {"pmemobj", make_pmemobj_tx, pmemobj_tx_settings, {"line", "cache"}},
+#ifdef TENUTO_PMEMOBJ_DROP_IN
+      {"drop-in", make_drop_in_tx, drop_in_tx_settings, {"line", "cache"}},
+#endif
 #endif
   };
   return kKinds;

@@ -32,7 +32,7 @@ struct PmemobjFunctions {
   decltype(::pmemobj_set_value)* set_value;
   decltype(::pmemobj_publish)* publish;
 
-  bool load(Library& library);
+  bool load(Library& library, const char* path);
 };
 
 // One open pool. A body works through it.

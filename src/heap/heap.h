@@ -38,6 +38,8 @@ inline constexpr std::size_t kKindsOnMedia = 3;  // records are derived there; t
 inline constexpr bool is_logged(Kind k) { return k == Kind::logged || k == Kind::typed; }
 inline constexpr bool is_derived(Kind k) { return !is_logged(k); }
 
+inline constexpr std::uint64_t kAnyType = 0;  // of Heap::find_typed; no block has it
+
 struct Block {
   PoolOffset offset;
   std::uint64_t bytes = 0;  // usable bytes
@@ -136,8 +138,10 @@ class Heap {
   // --- by type (typed.cc) ------------------------------------------------------------------------
   // The type of the block that starts there, if find_typed would show the block; else 0.
   std::uint64_t type_of(PoolOffset block) const;
+  // The same for a block that may be reserved, or of an open transaction.
+  std::uint64_t type_of_taken(PoolOffset block) const;
   // The first block of the type that starts at or behind `from`; null when there is none. See
-  // Pool::first.
+  // Pool::first. kAnyType: the first one that has a type.
   PoolOffset find_typed(PoolOffset from, std::uint64_t type) const;
 
   // --- by pointers (reach.cc) --------------------------------------------------------------------

@@ -138,6 +138,12 @@ std::uint64_t Heap::type_of(PoolOffset block) const {
   return shown ? load(*word) : 0;
 }
 
+std::uint64_t Heap::type_of_taken(PoolOffset block) const {
+  if (!find_taken(block, Kind::logged)) return 0;
+  const std::uint64_t* const word = state_->type_word(block);
+  return word == nullptr ? 0 : load(*word);
+}
+
 // The first block of the type at or behind `from`, in the 64 KiB that contain `from`.
 PoolOffset Heap::State::find_in_slab(PoolOffset from, std::uint64_t type) const {
   const PageTable::Entry e = pages.find(from);
@@ -159,10 +165,11 @@ PoolOffset Heap::State::find_in_slab(PoolOffset from, std::uint64_t type) const 
     i += static_cast<unsigned>(std::countr_zero(taken));
     if (i >= slab.blocks) break;
     const std::uint64_t& word = slab.type_word(i);
-    if (load(word) != type) continue;
+    const auto matches = [&] { return type == kAnyType || load(word) == type; };
+    if (!matches()) continue;
     if (!all && !shows(slab, i)) continue;
     // Freed and reserved meanwhile with another type: not shown as what it was.
-    if (load(word) == type) return slab.block_offset(i);
+    if (matches()) return slab.block_offset(i);
   }
   return {};
 }
@@ -186,7 +193,8 @@ PoolOffset Extents::find_typed(PoolOffset from, PoolOffset end, std::uint64_t ty
   while (frame < end.value / kFrameBytes) {
     const ExtentWord w = slots_[frame].get();
     const PoolOffset o = offset_of_frame({frame});
-    if (shows(w) && w.kind() == Kind::typed && load(type_word(o)) == type) return o;
+    const bool here = shows(w) && w.kind() == Kind::typed;
+    if (here && (type == kAnyType || load(type_word(o)) == type)) return o;
     if (!chunk) return {};
     frame += w.state() == ExtentState::tail ? 1 : std::max<std::uint64_t>(w.frames(), 1);
   }

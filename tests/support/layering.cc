@@ -23,7 +23,7 @@ struct Folder {
   int layer;
 };
 
-constexpr std::array<Folder, 15> kFolders = {{
+constexpr std::array<Folder, 16> kFolders = {{
     {"include/tenuto/", "tenuto/", kPublic},
     {"src/pm/", "pm/", 1},
     {"src/crash/", "crash/", 2},
@@ -37,6 +37,7 @@ constexpr std::array<Folder, 15> kFolders = {{
     {"store/kv/", "store/kv/", 8},
     {"store/rescue/", "store/rescue/", 9},
     {"store/c/", "store/c/", 9},
+    {"tools/pmemobj/", "tools/pmemobj/", 10},  // stands on the whole library
     {"tools/", "tools/", kProgram},
     {"bench/", "bench/", kProgram},
 }};

@@ -22,7 +22,7 @@ std::set<PlantPlace> plants_in_sources(const std::string& root) {
   namespace fs = std::filesystem;
   std::set<PlantPlace> all;
   const std::regex use("TENUTO_PLANT\\(\\s*\"([^\"]*)\"\\)");
-  for (const char* folder : {"src", "tx", "store"}) {
+  for (const char* folder : {"src", "tx", "store", "tools/pmemobj"}) {
     for (const auto& file : fs::recursive_directory_iterator(fs::path(root) / folder)) {
       if (!file.is_regular_file()) continue;
       if (file.path().filename() == "plant.h") continue;  // it explains the macro
@@ -38,7 +38,7 @@ std::set<PlantPlace> plants_in_sources(const std::string& root) {
 std::set<std::string> names_in_tests(const std::string& root) {
   namespace fs = std::filesystem;
   std::set<std::string> all;
-  const std::regex name("\"((pm|journal|frame|heap|tx|store)(_[a-z0-9]+)+)\"");
+  const std::regex name("\"((pm|journal|frame|heap|tx|store|pmemobj)(_[a-z0-9]+)+)\"");
   for (const auto& file : fs::recursive_directory_iterator(fs::path(root) / "tests")) {
     const std::string own = file.path().filename().string();
     if (file.path().extension() != ".cc" || own.starts_with("planted") || own == "plants.cc")

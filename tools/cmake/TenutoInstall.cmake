@@ -2,7 +2,7 @@
 # (find_package(tenuto) gives tenuto::tenuto, tenuto::tenuto_shared and, where it was built,
 # tenuto::tenuto_traced) and tenuto.pc (tenuto_traced.pc). tests/package tries both ways from an empty prefix.
 #
-# Components: library, traced (the traced build for tenuto/crash.h), tools.
+# Components: library, traced (the traced build for tenuto/crash.h), tools, pmemobj (the drop-in).
 
 include_guard(GLOBAL)
 include(GNUInstallDirs)

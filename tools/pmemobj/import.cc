@@ -1,0 +1,230 @@
+// tenuto-import-pmemobj: copies the objects of a pool of libpmemobj into a new pool of the drop-in.
+//
+// The program is linked to libpmemobj, which reads the old pool, and loads the drop-in, which makes
+// the new one. Every object is made anew with its type number and its bytes. OIDs are found by
+// their form: an aligned pair of words, the pool's uuid and an offset inside an object. 128 bits
+// are not equal to these by chance. Other pointers (a bare offset, a self-relative pointer) cannot
+// be told from numbers: --offset names those, or the program that owns the data has to convert.
+//
+// The new pool gets its name when it is complete.
+#include <dlfcn.h>
+#include <libpmemobj.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+// Where libpmemobj keeps the layout's name, behind the header of the file.
+constexpr std::size_t kLayoutPlace = 4096;
+
+[[noreturn]] void fail(const std::string& what) {
+  std::fprintf(stderr, "tenuto-import-pmemobj: %s\n", what.c_str());
+  std::exit(1);
+}
+
+// The calls of the drop-in.
+struct DropIn {
+  decltype(::pmemobj_create)* create;
+  decltype(::pmemobj_close)* close;
+  decltype(::pmemobj_check)* check;
+  decltype(::pmemobj_errormsg)* errormsg;
+  decltype(::pmemobj_root)* root;
+  decltype(::pmemobj_alloc)* alloc;
+  decltype(::pmemobj_persist)* persist;
+
+  explicit DropIn(const char* path) {
+    // It must find its own calls, and not those of the library that this program is linked to.
+    void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    if (library == nullptr) fail(::dlerror());
+    const auto find = [&](const char* name, auto& call) {
+      call = reinterpret_cast<std::remove_reference_t<decltype(call)>>(::dlsym(library, name));
+      if (call == nullptr) fail(std::string(path) + " has no " + name);
+    };
+    find("pmemobj_create", create);
+    find("pmemobj_close", close);
+    find("pmemobj_check", check);
+    find("pmemobj_errormsg", errormsg);
+    find("pmemobj_root", root);
+    find("pmemobj_alloc", alloc);
+    find("pmemobj_persist", persist);
+    if (reinterpret_cast<void*>(create) == reinterpret_cast<void*>(&::pmemobj_create)) {
+      fail("the drop-in is in the place of libpmemobj; run this program without LD_PRELOAD");
+    }
+  }
+};
+
+struct Copy {
+  std::uint64_t to;
+  std::uint64_t bytes;
+  std::uint64_t type;
+};
+
+class Import {
+ public:
+  Import(PMEMobjpool* from, const DropIn& calls, PMEMobjpool* to)
+      : from_(from), calls_(calls), to_(to) {}
+
+  // Words of objects of this type that hold an offset alone.
+  std::map<std::uint64_t, std::set<std::uint64_t>> offsets;
+
+  void run() {
+    allocate();
+    for (const auto& [old, copy] : copies_) fill(old, copy);
+  }
+  std::size_t objects() const { return copies_.size(); }
+  std::uint64_t pointers() const { return pointers_; }
+  std::uint64_t odd() const { return odd_; }
+
+ private:
+  void allocate() {
+    if (const std::size_t bytes = pmemobj_root_size(from_); bytes != 0) {
+      const PMEMoid made = calls_.root(to_, bytes);
+      add(pmemobj_root(from_, bytes), {made.off, bytes, POBJ_ROOT_TYPE_NUM}, made);
+    }
+    for (PMEMoid o = pmemobj_first(from_); !OID_IS_NULL(o); o = pmemobj_next(o)) {
+      const std::uint64_t type = pmemobj_type_num(o);
+      const std::size_t bytes = pmemobj_alloc_usable_size(o);
+      PMEMoid made = OID_NULL;
+      if (calls_.alloc(to_, &made, bytes, type, nullptr, nullptr) != 0) made = OID_NULL;
+      add(o, {made.off, bytes, type}, made);
+    }
+  }
+  void add(PMEMoid old, const Copy& copy, PMEMoid made) {
+    if (OID_IS_NULL(made)) fail(std::string("the new pool: ") + calls_.errormsg());
+    old_uuid_ = old.pool_uuid_lo;
+    new_uuid_ = made.pool_uuid_lo;
+    copies_[old.off] = copy;
+  }
+
+  // The new offset for one of an object or inside it; 0: it is in none.
+  std::uint64_t moved(std::uint64_t offset) const {
+    auto it = copies_.upper_bound(offset);
+    if (it == copies_.begin()) return 0;
+    --it;
+    const std::uint64_t inside = offset - it->first;
+    return inside < it->second.bytes ? it->second.to + inside : 0;
+  }
+
+  void fill(std::uint64_t old, const Copy& copy) {
+    char* const to = reinterpret_cast<char*>(to_) + copy.to;
+    std::memcpy(to, reinterpret_cast<char*>(from_) + old, copy.bytes);
+    const std::size_t words = copy.bytes / 8;
+    const auto word = [&](std::size_t i) {
+      std::uint64_t w = 0;
+      std::memcpy(&w, to + 8 * i, sizeof w);
+      return w;
+    };
+    const auto put = [&](std::size_t i, std::uint64_t w) { std::memcpy(to + 8 * i, &w, sizeof w); };
+    for (std::size_t i = 0; i + 1 < words; ++i) {
+      if (word(i) != old_uuid_) continue;
+      const std::uint64_t offset = word(i + 1);
+      const std::uint64_t now = offset == 0 ? 0 : moved(offset);
+      if (offset != 0 && now == 0) {
+        odd_ += 1;  // an OID of an object that was freed, perhaps
+        continue;
+      }
+      put(i, new_uuid_);
+      put(i + 1, now);
+      pointers_ += 1;
+      i += 1;
+    }
+    const auto named = offsets.find(copy.type);
+    if (named != offsets.end()) {
+      for (const std::uint64_t at : named->second) {
+        if (at + 8 > copy.bytes || at % 8 != 0) continue;
+        const std::uint64_t now = moved(word(at / 8));
+        if (now != 0) put(at / 8, now);
+        pointers_ += now != 0;
+      }
+    }
+    calls_.persist(to_, to, copy.bytes);
+  }
+
+  PMEMobjpool* from_;
+  const DropIn& calls_;
+  PMEMobjpool* to_;
+  std::map<std::uint64_t, Copy> copies_;  // by the old offset
+  std::uint64_t old_uuid_ = 0;
+  std::uint64_t new_uuid_ = 0;
+  std::uint64_t pointers_ = 0;
+  std::uint64_t odd_ = 0;
+};
+
+constexpr char kUsage[] =
+    "usage: tenuto-import-pmemobj [OPTION]... OLD NEW\n"
+    "Copies the objects of OLD, a pool of libpmemobj, into NEW, a pool of the drop-in for it.\n"
+    "  --size BYTES        of the new pool; else that of OLD\n"
+    "  --offset TYPE:AT    the word at byte AT of objects of this type number holds the offset of "
+    "an\n"
+    "                      object, and no uuid; may be repeated\n"
+    "  --library PATH      of libtenuto_pmemobj.so\n";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* library = "libtenuto_pmemobj.so.1";
+  std::size_t bytes = 0;
+  std::map<std::uint64_t, std::set<std::uint64_t>> offsets;
+  std::vector<std::string> paths;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool more = i + 1 < argc;
+    if (word == "--help") {
+      std::fputs(kUsage, stdout);
+      return 0;
+    }
+    if (word == "--size" && more) {
+      bytes = std::strtoull(argv[++i], nullptr, 0);
+    } else if (word == "--library" && more) {
+      library = argv[++i];
+    } else if (word == "--offset" && more) {
+      char* end = nullptr;
+      const std::uint64_t type = std::strtoull(argv[++i], &end, 0);
+      if (*end != ':') fail("--offset wants TYPE:AT");
+      offsets[type].insert(std::strtoull(end + 1, nullptr, 0));
+    } else {
+      paths.push_back(word);
+    }
+  }
+  if (paths.size() != 2 || paths[0].starts_with("-") || paths[1].starts_with("-")) {
+    std::fputs(kUsage, stderr);
+    return 2;
+  }
+  const DropIn calls(library);
+  struct stat st;
+  if (::stat(paths[0].c_str(), &st) != 0) fail(paths[0] + ": " + std::strerror(errno));
+  if (::access(paths[1].c_str(), F_OK) == 0) fail(paths[1] + " is there already");
+  PMEMobjpool* const from = pmemobj_open(paths[0].c_str(), nullptr);
+  if (from == nullptr) fail(paths[0] + ": " + pmemobj_errormsg());
+  const char* const layout = reinterpret_cast<const char*>(from) + kLayoutPlace;
+  if (bytes == 0) bytes = static_cast<std::size_t>(st.st_size);
+  const std::string unnamed = paths[1] + ".import";
+  ::unlink(unnamed.c_str());
+  PMEMobjpool* const to = calls.create(unnamed.c_str(), layout, bytes, st.st_mode & 07777);
+  if (to == nullptr) fail(paths[1] + ": " + calls.errormsg());
+  Import import(from, calls, to);
+  import.offsets = std::move(offsets);
+  import.run();
+  calls.close(to);
+  pmemobj_close(from);
+  if (calls.check(unnamed.c_str(), nullptr) != 1) fail(std::string("check: ") + calls.errormsg());
+  if (::link(unnamed.c_str(), paths[1].c_str()) != 0) fail(paths[1] + ": " + std::strerror(errno));
+  ::unlink(unnamed.c_str());
+  ::unlink((unnamed + ".journal").c_str());
+  std::printf("%zu objects, %llu pointers\n", import.objects(),
+              static_cast<unsigned long long>(import.pointers()));
+  if (import.odd() != 0) {
+    std::printf("%llu OIDs lead to no object and were left as they are\n",
+                static_cast<unsigned long long>(import.odd()));
+  }
+  return 0;
+}

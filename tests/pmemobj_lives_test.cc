@@ -226,7 +226,7 @@ TEST_F(PmemobjLives, each_medium_has_pools) {
     ASSERT_NE(pop, nullptr) << pmemobj_errormsg();
     EXPECT_EQ(static_cast<Root*>(pmemobj_direct(oid))->word[1], 7u);
     pmemobj_close(pop);
-    ::unlink((other.str() + ".journal").c_str());
+    ::unlink((other.str() + ".journal").c_str());  // only one of them has it
   }
   ::unsetenv("TENUTO_PMEMOBJ_MEDIUM");
 }

@@ -31,13 +31,9 @@ void release_locks(TxState& state) {
   state.locks.clear();
 }
 
-// Rolls the engine's transaction back. The locks of this transaction live in objects that may have
-// been added. Other threads wait for them, so their state must stay.
 void roll_back(TxState& state) {
   state.values.clear();
-  if (state.txn == nullptr) return;
-  for (const TxLock& l : state.locks) state.txn->keep_on_abort(l.lock, sizeof(PMEMmutex));
-  std::exchange(state.txn, nullptr)->abort();
+  if (state.txn != nullptr) std::exchange(state.txn, nullptr)->abort();
 }
 
 // What actions set becomes part of the transaction (pmemobj_tx_publish logged it).
@@ -153,6 +149,9 @@ int lock_for_tx(TxState& state, pobj_tx_param type, void* lock) {
   }
   return without_throwing(ENOMEM, [&] {
     state.locks.push_back({type, lock});
+    // The lock lives in an object that may be added. Other threads wait for it, so a rollback, also
+    // that of a thread that ends, must leave its state alone.
+    state.txn->keep_on_abort(lock, sizeof(PMEMmutex));
     PMEMobjpool* const pop = state.pool->handle();
     const int error = type == TX_PARAM_MUTEX
                           ? pmemobj_mutex_lock(pop, static_cast<PMEMmutex*>(lock))

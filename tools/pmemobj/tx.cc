@@ -273,15 +273,19 @@ int pmemobj_tx_lock(enum pobj_tx_param type, void* lockp) {
   return pmemobj_tx_xlock(type, lockp, 0);
 }
 
+namespace {
+TxState& in_any_stage(const char* call) {
+  TxState& state = tx_state();
+  if (state.pool == nullptr) stop("%s called outside of transaction", call);
+  return state;
+}
+}  // namespace
+
 void pmemobj_tx_set_user_data(void* data) {
-  tx_in_work("pmemobj_tx_set_user_data").user_data = data;
+  in_any_stage("pmemobj_tx_set_user_data").user_data = data;
 }
 
-void* pmemobj_tx_get_user_data(void) {
-  const TxState& state = tx_state();
-  if (state.pool == nullptr) stop("pmemobj_tx_get_user_data called outside of transaction");
-  return state.user_data;
-}
+void* pmemobj_tx_get_user_data(void) { return in_any_stage("pmemobj_tx_get_user_data").user_data; }
 
 void pmemobj_tx_set_failure_behavior(enum pobj_tx_failure_behavior behavior) {
   tx_in_work("pmemobj_tx_set_failure_behavior").levels.back().on_failure = behavior;

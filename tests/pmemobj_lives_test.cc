@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <string>
@@ -128,6 +129,25 @@ TEST_F(PmemobjLives, exit_in_a_main_without_a_close_ends) {
   ASSERT_NE(pop_, nullptr);
 }
 
+TEST_F(PmemobjLives, a_thread_that_ends_wakes_who_waits_for_its_locks) {
+  std::vector<std::thread> waiting;
+  std::thread([&] {
+    ASSERT_EQ(pmemobj_tx_begin(pop_, nullptr, TX_PARAM_NONE), 0);
+    ASSERT_EQ(pmemobj_tx_add_range_direct(r_, sizeof *r_), 0);  // the lock as it is: free
+    ASSERT_EQ(pmemobj_tx_lock(TX_PARAM_MUTEX, &r_->mutex), 0);
+    for (int i = 0; i < 3; ++i) {
+      waiting.emplace_back([&] {
+        EXPECT_EQ(pmemobj_mutex_lock(pop_, &r_->mutex), 0);
+        r_->word[0] += 1;
+        EXPECT_EQ(pmemobj_mutex_unlock(pop_, &r_->mutex), 0);
+      });
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }).join();
+  for (std::thread& t : waiting) t.join();
+  EXPECT_EQ(r_->word[0], 3u);
+}
+
 TEST_F(PmemobjLives, a_thread_that_ends_rolls_back_and_unlocks) {
   std::thread([&] {
     ASSERT_EQ(pmemobj_tx_begin(pop_, nullptr, TX_PARAM_MUTEX, &r_->mutex, TX_PARAM_NONE), 0);
@@ -226,7 +246,7 @@ TEST_F(PmemobjLives, each_medium_has_pools) {
     ASSERT_NE(pop, nullptr) << pmemobj_errormsg();
     EXPECT_EQ(static_cast<Root*>(pmemobj_direct(oid))->word[1], 7u);
     pmemobj_close(pop);
-    ::unlink((other.str() + ".journal").c_str());
+    ::unlink((other.str() + ".journal").c_str());  // only one of them has it
   }
   ::unsetenv("TENUTO_PMEMOBJ_MEDIUM");
 }

@@ -333,6 +333,20 @@ TX_END
 EXPECT_EQ(stages_, told({TX_STAGE_ONABORT, TX_STAGE_FINALLY, TX_STAGE_NONE}));
 }  // namespace tenuto::test
 
+TEST_F(PmemobjTx, user_data_lasts_through_all_stages) {
+  int data = 0;
+  TX_BEGIN(pop_) {
+    pmemobj_tx_set_user_data(&data);
+    pmemobj_tx_abort(EINVAL);
+  }
+  TX_ONABORT { EXPECT_EQ(pmemobj_tx_get_user_data(), &data); }
+  TX_FINALLY {
+    EXPECT_EQ(pmemobj_tx_get_user_data(), &data);
+    pmemobj_tx_set_user_data(nullptr);
+  }
+  TX_END
+}
+
 TEST_F(PmemobjTx, user_data_and_log_buffers) {
   size_t sizes[] = {100, 200};
   EXPECT_GE(pmemobj_tx_log_snapshots_max_size(sizes, 2), 300u);

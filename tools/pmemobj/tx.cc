@@ -31,13 +31,9 @@ void release_locks(TxState& state) {
   state.locks.clear();
 }
 
-// Rolls the engine's transaction back. The locks of this transaction live in objects that may have
-// been added. Other threads wait for them, so their state must stay.
 void roll_back(TxState& state) {
   state.values.clear();
-  if (state.txn == nullptr) return;
-  for (const TxLock& l : state.locks) state.txn->keep_on_abort(l.lock, sizeof(PMEMmutex));
-  std::exchange(state.txn, nullptr)->abort();
+  if (state.txn != nullptr) std::exchange(state.txn, nullptr)->abort();
 }
 
 // What actions set becomes part of the transaction (pmemobj_tx_publish logged it).
@@ -153,6 +149,9 @@ int lock_for_tx(TxState& state, pobj_tx_param type, void* lock) {
   }
   return without_throwing(ENOMEM, [&] {
     state.locks.push_back({type, lock});
+    // The lock lives in an object that may be added. Other threads wait for it, so a rollback, also
+    // that of a thread that ends, must leave its state alone.
+    state.txn->keep_on_abort(lock, sizeof(PMEMmutex));
     PMEMobjpool* const pop = state.pool->handle();
     const int error = type == TX_PARAM_MUTEX
                           ? pmemobj_mutex_lock(pop, static_cast<PMEMmutex*>(lock))
@@ -274,15 +273,19 @@ int pmemobj_tx_lock(enum pobj_tx_param type, void* lockp) {
   return pmemobj_tx_xlock(type, lockp, 0);
 }
 
+namespace {
+TxState& in_any_stage(const char* call) {
+  TxState& state = tx_state();
+  if (state.pool == nullptr) stop("%s called outside of transaction", call);
+  return state;
+}
+}  // namespace
+
 void pmemobj_tx_set_user_data(void* data) {
-  tx_in_work("pmemobj_tx_set_user_data").user_data = data;
+  in_any_stage("pmemobj_tx_set_user_data").user_data = data;
 }
 
-void* pmemobj_tx_get_user_data(void) {
-  const TxState& state = tx_state();
-  if (state.pool == nullptr) stop("pmemobj_tx_get_user_data called outside of transaction");
-  return state.user_data;
-}
+void* pmemobj_tx_get_user_data(void) { return in_any_stage("pmemobj_tx_get_user_data").user_data; }
 
 void pmemobj_tx_set_failure_behavior(enum pobj_tx_failure_behavior behavior) {
   tx_in_work("pmemobj_tx_set_failure_behavior").levels.back().on_failure = behavior;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "store/c/handles_tx.h"
 #include "store/c/parts.h"
 #include "tenuto/actions.h"
 #include "tenuto/persist.h"
@@ -94,12 +95,6 @@ tenuto_status walked(const Result<void*>& found, void** block) {
 
 }  // namespace
 }  // namespace TENUTO_NS::c
-
-struct tenuto_tx {
-  explicit tenuto_tx(tenuto::Pool& pool) : tx(pool, nullptr, 0) {}
-  tenuto_tx(tenuto::Pool& pool, tenuto_tx& first) : tx(pool, first.tx, nullptr, 0) {}
-  tenuto::Transaction tx;
-};
 
 struct tenuto_actions {
   explicit tenuto_actions(tenuto::Pool& pool) : actions(pool) {}

@@ -223,6 +223,7 @@ const std::map<std::string, int, std::less<>>& public_header_layers() {
       {"tenuto.h", 7},
       {"tenuto_options.h", 7},
       {"tenuto_pool.h", 7},
+      {"tenuto_containers.h", 7},
       {"snapshot.h", 7},
       {"transaction.h", 7},
   };

@@ -11,7 +11,9 @@ SAME_CALLS = {"Snapshot": "Collection"}
 # The classes of C++ whose calls a prefix of C has; without a prefix: DEFAULT_CLASSES.
 CLASSES = {"store": ["Store"], "collection": ["Collection", "Store"], "batch": ["WriteBatch"],
            "iterator": ["Iterator"], "snapshot": ["Snapshot"], "transaction": ["StoreTransaction"],
-           "pool": ["Pool"], "tx": ["Transaction"]}
+           "pool": ["Pool"], "tx": ["Transaction"],
+           "string": ["String"], "vector": ["Vector"], "queue": ["Queue"],
+           "map": ["OrderedMap"], "hash": ["HashMap"]}
 DEFAULT_CLASSES = {"tenuto.h": ["Collection", "Store"], "tenuto_pool.h": ["Pool"]}
 OTHER_NAMES = {"tenuto_collection_open": "Store::collection",
                "tenuto_view_open": "Collection::view",

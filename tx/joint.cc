@@ -148,14 +148,20 @@ Status Joint::commit_all() {
     }
     if (p->log_.size() != 0) changed_.push_back(p);
   }
+  // Bytes that one pool overwrote may be counted by another: they take part, too. A part needs an
+  // entry, and the old bytes may come back as well as any others.
+  const std::size_t logged = changed_.size();
+  for (Txn* p : parts_) {
+    if (logged == 0 || p->log_.size() != 0 || p->added_.empty()) continue;
+    if (TENUTO_PLANT("tx_overwritten_bytes_of_a_part_forgotten")) continue;
+    const Range r = *RangeSet::Cursor(p->added_).get();
+    TENUTO_TRY(p->log_old_bytes({r.begin, r.begin + 1}));
+    changed_.push_back(p);
+  }
   const bool one = changed_.size() < 2 || TENUTO_PLANT("tx_pools_committed_one_by_one");
   if (!one) TENUTO_TRY(commit_in_two_phases());
-  // What has no log has no value yet, or is the only pool that changed.
   for (Txn* p : parts_) {
-    if (p->log_.size() == 0) p->commit_outermost();
-  }
-  for (Txn* p : parts_) {
-    if (one && p->log_.size() != 0) p->commit_outermost();
+    if (one || p->log_.size() == 0) p->commit_outermost();
   }
   return Status::ok;
 }

@@ -293,6 +293,7 @@ void Txn::commit_outermost() {
 
 // REQUIRES: all entries are durable.
 void Txn::store_bits() {
+  bits_stored_ = true;
   for (const NewBlock& b : new_blocks_) {
     if (!b.cancelled) dirty_.add(heap_.mark_allocated(b.offset));
   }
@@ -327,6 +328,18 @@ void Txn::finish_commit() {
   if (much) drain();
 }
 
+// Of several pools another one may fail after the bits were stored (joint.cc). The new blocks are
+// freed as if they had been committed.
+void Txn::clear_bits() {
+  for (const NewBlock& b : new_blocks_) {
+    if (b.cancelled || TENUTO_PLANT("tx_bits_of_a_failed_commit_stay")) continue;
+    heap_.confirm_allocated(b.offset);
+    const bool claimed = heap_.claim_free(b.offset);
+    TENUTO_ASSERT(claimed);
+    dirty_.add(heap_.mark_free(b.offset));
+  }
+}
+
 void Txn::roll_back() {
   if (engine_.watch() != nullptr) [[unlikely]]
     look_for_mistakes("abort of");
@@ -334,6 +347,7 @@ void Txn::roll_back() {
     const std::uint64_t s = log_.sequence();
     decisions_.withdraw();
     log_.restore(kept_);
+    if (bits_stored_) clear_bits();
     flush_modified(false);
     dirty_.fence("restored bytes", "retirement");
     if (!TENUTO_PLANT("tx_abort_reuses_sequence")) {

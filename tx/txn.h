@@ -156,6 +156,7 @@ class Txn {
   void release_limbo();
   void commit_outermost();
   void store_bits();
+  void clear_bits();
   void store_record();
   void finish_commit();
   void store_waiting();
@@ -187,6 +188,7 @@ class Txn {
   bool undo_pending_ = false;    // undo entries are flushed and not fenced
   bool alloc_pending_ = false;   // alloc entries are flushed and not fenced
   bool any_typed_ = false;       // a new block has a type
+  bool bits_stored_ = false;     // by a commit that is under way
   std::uint64_t committed_ = 0;  // as in the transaction line
   UndoLog log_;
   WaitingFields fields_;  // not empty only while undo_pending_

@@ -128,7 +128,7 @@ void Txn::end(bool committed) {
   kept_.clear();
   if (log_.size() != 0 || !added_.empty()) {
     count(stats_.entries, log_.size());
-    undo_pending_ = alloc_pending_ = any_typed_ = false;
+    undo_pending_ = alloc_pending_ = any_typed_ = bits_stored_ = false;
     added_.clear();
     if (new_blocks_.size() != 0) new_blocks_.clear();
     freed_.clear();

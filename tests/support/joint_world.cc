@@ -20,6 +20,7 @@ PoolOptions tiny() {
 
 void JointState::apply(JointOp op, std::size_t pools) {
   step += 1;
+  if (op == JointOp::count) counted += 1;
   const std::size_t last = pools - 1;
   for (std::size_t i = 0; i < pools; ++i) {
     OfPool& p = pool[i];
@@ -49,6 +50,7 @@ void JointState::apply(JointOp op, std::size_t pools) {
         if (i == 0) p.slots += 1;
         p.word = step * 10 + i;
         break;
+      case JointOp::count:
       case JointOp::undone:
       case JointOp::part_undone:
       case JointOp::limbo:
@@ -167,6 +169,14 @@ Status JointCrash::Pools::put(JointOp op, std::size_t i, tx::Txn& txn, const Joi
         w.slot[0] = to.slots;
       }
       return put_word(i, txn, to.word);
+    case JointOp::count:
+      if (i == 0) {
+        std::uint64_t& slot = w.counted[after.counted - 1];
+        TENUTO_TRY(txn.overwrite(&slot, 8));
+        slot = after.counted * 11;
+      }
+      if (i + 1 == parts.size()) txn.store_field(&w.word[7], &after.counted, 8, nullptr);
+      return txn.status();
     case JointOp::undone:
     case JointOp::part_undone:
       TENUTO_TRY(put_word(i, txn, 99));
@@ -182,7 +192,8 @@ Status JointCrash::Pools::perform(JointOp op, const JointState& after) {
     for (TxParts& p : parts) TENUTO_TRY(p.engine->drain());
     return Status::ok;
   }
-  const std::size_t leader = op == JointOp::other_led ? parts.size() - 1 : 0;
+  const bool last_leads = op == JointOp::other_led || op == JointOp::count;
+  const std::size_t leader = last_leads ? parts.size() - 1 : 0;
   Txns txns;
   TENUTO_TRY(begin(leader, txns));
   for (std::size_t i = 0; i < parts.size(); ++i) TENUTO_TRY(put(op, i, *txns[i], after));
@@ -200,6 +211,10 @@ Status JointCrash::Pools::perform(JointOp op, const JointState& after) {
 
 // What a pool shows that is not the state; empty: nothing.
 std::string JointCrash::Pools::differs(const JointState& state) {
+  if (world(parts.size() - 1).word[7] != state.counted) return "the count of another pool's slots";
+  for (std::size_t k = 0; k < state.counted; ++k) {
+    if (world(0).counted[k] != (k + 1) * 11) return "a slot that another pool counts";
+  }
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const JointState::OfPool& s = state.pool[i];
     JointWorld& w = world(i);

@@ -24,6 +24,7 @@ enum class JointOp {
   release,      // frees the block of each pool
   one,          // only the last pool changes
   many,         // as add, and more entries than a lane's area holds
+  count,        // the first pool only overwrites a slot, and the last one leads and counts it
   append,       // overwritten bytes in the pool that leads, a word in the others
   undone,       // add and make, and an abort by the leader
   part_undone,  // the same, and an abort by a part
@@ -36,6 +37,7 @@ inline constexpr std::size_t kJointMax = 3;  // pools
 struct alignas(kLineBytes) JointWorld {
   std::uint64_t word[8];
   std::uint64_t slot[8];
+  std::uint64_t counted[8];    // slots that another pool counts, in its word[7]
   Ptr<std::uint64_t> dest[8];  // the first is used
   struct alignas(kLineBytes) Spread {
     std::uint64_t word;
@@ -50,6 +52,7 @@ struct JointState {
     std::uint64_t tag = 0;  // contents of the block; 0: none
   };
   std::array<OfPool, kJointMax> pool;
+  std::uint64_t counted = 0;
   std::uint64_t step = 0;
 
   void apply(JointOp op, std::size_t pools);
@@ -82,9 +85,9 @@ inline CrashOptions joint_crash_options() {
   return o;
 }
 
-inline const JointScript kJointWords = {JointOp::add, JointOp::fields, JointOp::other_led,
-                                        JointOp::one, JointOp::add,    JointOp::append,
-                                        JointOp::add};
+inline const JointScript kJointWords = {JointOp::add,   JointOp::fields, JointOp::other_led,
+                                        JointOp::one,   JointOp::add,    JointOp::append,
+                                        JointOp::count, JointOp::add,    JointOp::count};
 inline const JointScript kJointBlocks = {JointOp::make,    JointOp::move,  JointOp::release,
                                          JointOp::make,    JointOp::limbo, JointOp::move,
                                          JointOp::release, JointOp::make};

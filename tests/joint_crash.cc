@@ -11,6 +11,7 @@ namespace {
 constexpr std::pair<const char*, const char*> kEntries = {"entries of all pools",
                                                           "in-place stores and allocation bits"};
 constexpr std::pair<const char*, const char*> kReady = {"undo entries", "in-place stores"};
+constexpr std::pair<const char*, const char*> kLines = {"lines of the decider", "others name it"};
 constexpr std::pair<const char*, const char*> kPrepared = {"all prepared", "decision"};
 constexpr std::pair<const char*, const char*> kDecision = {"decision",
                                                            "commit records of the parts"};
@@ -28,7 +29,7 @@ TEST(joint_crash, words_of_two_pools_change_together) {
 
 TEST(joint_crash, blocks_of_two_pools_are_linked_or_free_together) {
   expect_explored(JointCrash(kJointBlocks, 2).run(joint_crash_options()),
-                  {kReady, kPrepared, kDecision, kParts, kFrame, kTrim, kUndone});
+                  {kReady, kLines, kPrepared, kDecision, kParts, kFrame, kTrim, kUndone});
 }
 
 TEST(joint_crash, an_abort_is_in_both_pools) {
@@ -51,7 +52,7 @@ TEST(joint_crash, three_pools_change_together) {
 }
 
 TEST(joint_crash, a_fence_that_is_dropped_is_noticed) {
-  for (const auto& [first, then] : {kEntries, kPrepared, kDecision, kParts}) {
+  for (const auto& [first, then] : {kEntries, kLines, kPrepared, kDecision, kParts}) {
     CrashOptions o = joint_crash_options();
     o.lint = false;
     o.minimise = false;

@@ -16,7 +16,7 @@ RUNS, STEPS = 8, 500
 def main():
     program, drop_in = sys.argv[1:]
     first = os.environ.get("TENUTO_SEED") or os.environ.get("TENUTO_FRESH_SEED")
-    first = int(first) if first else random.SystemRandom().getrandbits(32)
+    first = int(first, 0) if first else random.SystemRandom().getrandbits(32)
     print(f"TENUTO_SEED={first}")
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="tenuto-test-same-") as folder:
         for seed in range(first, first + RUNS):

@@ -22,6 +22,7 @@ constexpr std::size_t kBlocks = 3;  // small, with a type, an extent
 struct Root {
   p<std::uint64_t> n;
   p<char*> block[kBlocks];
+  p<char*> many[1100];  // more than are kept in limbo
 };
 
 class SeveralPoolsDisk : public testing::Test {
@@ -123,6 +124,8 @@ class SeveralPoolsDisk : public testing::Test {
     return {};
   }
 
+  std::string fail_a_decision();
+
   std::string wrong_meanwhile_;
   PoolOptions options_;
   TempPath a_{"diska"}, b_{"diskb"}, ja_{"diska.journal"}, jb_{"diskb.journal"};
@@ -158,6 +161,87 @@ TEST_F(SeveralPoolsDisk, a_commit_that_failed_clears_the_bits_of_its_blocks) {
   }
   unplant_all();
   EXPECT_NE(wrong_meanwhile_, "") << "the mistake was not found";
+}
+
+// The sync of a decision fails. Then the part is in doubt, and the pool that failed may not decide
+// before it was opened again. Returns what is wrong.
+std::string SeveralPoolsDisk::fail_a_decision() {
+  options_.journal.sync_every_ms = 1;
+  int tries = 0;  // the journals sync when they like, so a failure may meet another step
+  for (int call = 1; tries < 30; ++call) {
+    make();
+    auto pools = Pool::open_all(paths_, options_);
+    if (!pools) return "open";
+    Root* root[2] = {*(*pools)[0].root<Root>("r"), *(*pools)[1].root<Root>("r")};
+    const auto both = [&](const auto& change) {
+      Transaction first((*pools)[0]);
+      Transaction part((*pools)[1], first);
+      Status s = change(first, *root[0]);
+      if (s == Status::ok) s = change(part, *root[1]);
+      if (s == Status::ok) s = part.commit();
+      return s == Status::ok ? first.commit() : s;
+    };
+    const Status made = both([](Transaction& tx, Root& r) {
+      for (auto& many : r.many) {
+        const Result<void*> block = tx.alloc(100);
+        if (!block) return block.error();
+        many = static_cast<char*>(*block);
+      }
+      return tx.status();
+    });
+    if (made != Status::ok) return "the blocks: " + std::string(status_name(made));
+    fail_call_anywhere(call, EIO, false);
+    const Status freed = both([](Transaction& tx, Root& r) {
+      r.n = 1;
+      for (auto& many : r.many) TENUTO_TRY(tx.free(many));
+      return tx.status();
+    });
+    const bool met = failed_call_anywhere(nullptr);
+    if (!met) {
+      tries += 1;
+      call = 0;
+      continue;
+    }
+    if (freed == Status::ok) continue;
+    std::size_t part = 2;
+    for (std::size_t i = 0; i < 2; ++i) {
+      if ((*pools)[i].health() == Status::in_doubt) part = i;
+    }
+    if (part == 2) continue;  // it failed before the decision
+    ::usleep(20'000);         // the journal of the part goes on
+    { const Pool closed = std::move((*pools)[part]); }
+    Report report;
+    const Result<Pool> again = Pool::open(paths_[part], options_, &report);
+    if (again || again.error() != Status::in_doubt) return "a pool that failed decides";
+    pools->clear();
+    auto all = Pool::open_all(paths_, options_, &report);
+    if (!all) return report.text();
+    std::uint64_t n[2];
+    for (std::size_t i = 0; i < 2; ++i) {
+      Root* const r = *(*all)[i].root<Root>("r");
+      n[i] = r->n;
+      for (const auto& many : r->many) {
+        if (((*all)[i].usable_size(many) == 0) != (n[i] == 1)) return "a block";
+      }
+    }
+    return n[0] == n[1] ? "" : "one of the two has changed";
+  }
+  return "no call was that of a decision";
+}
+
+TEST_F(SeveralPoolsDisk, a_pool_that_failed_decides_nothing) { EXPECT_EQ(fail_a_decision(), ""); }
+
+TEST_F(SeveralPoolsDisk, a_pool_that_failed_leaves_parts_as_they_are) {
+#ifndef TENUTO_DEBUG_CHECKS
+  GTEST_SKIP() << "mistakes are planted in builds with debug checks";
+#endif
+  for (const auto& [mistake, symptom] :
+       {std::pair{"tx_failed_pool_decides", "a pool that failed decides"},
+        {"tx_part_in_doubt_frees_blocks", "a block"}}) {
+    plant(mistake);
+    EXPECT_EQ(fail_a_decision(), symptom) << mistake;
+    unplant_all();
+  }
 }
 
 TEST_F(SeveralPoolsDisk, a_kill_in_any_call_leaves_both_pools_alike) {

@@ -43,10 +43,9 @@ Error run_settle(const SettleArgs& args) {
                              ? "was closed cleanly"
                              : fmt::format("recovered, {} rolled back", info.rolled_back));
   }
-  // Those that decided close first, and find that the others have ended.
-  std::stable_sort(pools->begin(), pools->end(), [](const Pool& a, const Pool& b) {
-    return a.info().decisions_waiting > b.info().decisions_waiting;
-  });
+  // A pool that decided closes before the others, and finds that they have ended.
+  std::sort(pools->begin(), pools->end(),
+            [](const Pool& a, const Pool& b) { return a.info().pool_id < b.info().pool_id; });
   for (Pool& pool : *pools) {
     if (const Status s = pool.close(); s != Status::ok) {
       return store_failed(s, "cannot close a pool", args.path);

@@ -1,6 +1,7 @@
 #include "tx/decisions.h"
 
 #include <algorithm>
+#include <bitset>
 #include <string>
 
 #include "pm/plant.h"
@@ -36,8 +37,19 @@ std::size_t Decisions::waiting() const {
 }
 
 void Decisions::look_who_ended() {
+  std::bitset<kLogFrameLines> ended;
   for (std::size_t i = 0; i < waiting_.size(); ++i) {
-    if (waiting_[i] && OpenEngines::has_ended(name_in(line(i)))) waiting_[i] = false;
+    ended[i] = waiting_[i] && OpenEngines::has_ended(name_in(line(i)));
+  }
+  for (std::size_t i = 0; i < ended.size(); ++i) {
+    if (!ended[i]) continue;
+    const std::uint64_t pool_id = name_in(line(i)).pool_id;
+    const bool durable = OpenEngines::sync(pool_id);  // once for each pool
+    for (std::size_t k = i; k < ended.size(); ++k) {
+      if (!ended[k] || name_in(line(k)).pool_id != pool_id) continue;
+      ended[k] = false;
+      if (durable) waiting_[k] = false;
+    }
   }
 }
 

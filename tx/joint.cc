@@ -19,15 +19,19 @@
 //
 // Authoritative: until its T moves on, a part with a prepared entry is what D's T and its decision
 // lines say (Engine::verdict). Without a prepared entry it is undone, as ever.
-//   - Before the decision is durable, D's recovery finds D open. It erases the decision lines of d,
-//     then uses d up. The parts find committed >= d and no line: aborted.
+//   - Before the decision is durable, D's recovery finds D open, by its entries or by its decision
+//     lines. It erases these lines, then uses d up. The parts find committed >= d and no line:
+//     aborted.
 //   - Then every part finds committed >= d and its line, until its own T is durable. Then it never
 //     asks again, and the line may go.
 //   - `all prepared | decision`: without it D could have committed what a part would undo, or what
 //     is not there.
 //   - `decision | commit records of the parts`: without it a part could commit what D undoes.
-//   - A decider always has entries of its own, durable before anybody names it. So a pool that says
-//     committed < d has not begun D: it is an older copy, and the part stays in doubt.
+//   - D has entries or decision lines that are durable before anybody names it. (Only the entries
+//   of
+//     frees may go again, so a log of nothing else needs one fence more, `lines of the decider |
+//     others name it`.) So a pool that says committed < d has not begun D: it is an older copy, and
+//     the part stays in doubt.
 //   - The smallest id decides, so pools can be opened in the order of their ids, and none waits for
 //     one that waits for it.
 //
@@ -37,6 +41,7 @@
 #include "tx/joint.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "pm/assert.h"
 #include "pm/no_memory.h"
@@ -93,6 +98,10 @@ void Joint::add(Txn& part) {
 }
 
 void Joint::lose(Txn& gone) {
+  if (ending_) {
+    std::replace(parts_.begin(), parts_.end(), &gone, static_cast<Txn*>(nullptr));
+    return;
+  }
   std::erase(parts_, &gone);
   if (parts_.empty()) return;
   roll_back();
@@ -195,11 +204,27 @@ Status Joint::make_log_room(Txn& decider) {
   Status s = Status::ok;
   const bool had = pm::had_memory([&] {
     s = decider.decisions_.make_room(changed_.size() - 1);
+    if (s == Status::full) {
+      decider.engine_.reclaim(decider);
+      s = decider.decisions_.make_room(changed_.size() - 1);
+    }
     for (Txn* p : changed_) {
       if (p != &decider && s == Status::ok) s = p->make_log_room();
     }
   });
   return had ? s : Status::full;
+}
+
+void Joint::leave_in_doubt(Txn& part, const Txn& decider) {
+  const bool told = pm::had_memory([&] {
+    part.file_.poison(
+        Status::in_doubt,
+        {"the pool that decides a transaction over several pools failed; open both again",
+         part.file_.path(),
+         {},
+         decider.file_.path()});
+  });
+  if (!told) part.file_.poison(Status::in_doubt, {});
 }
 
 // Afterwards every pool can go either way. Not ok: nothing is decided.
@@ -211,8 +236,9 @@ Status Joint::prepare(Txn& decider) {
     p->dirty_.flush();
     if (p != &decider) decider.decisions_.write(decider.name().sequence, p->name());
   }
-  if (decider.file_.journal() != nullptr) {
-    fence("a decider's entries", "they are synced");
+  const bool frees_alone = !decider.log_.stays() && !TENUTO_PLANT("tx_decider_without_entries");
+  if (decider.file_.journal() != nullptr || frees_alone) {
+    fence("lines of the decider", "others name it");
     if (!TENUTO_PLANT("tx_decider_not_synced_first"))
       TENUTO_TRY(decider.file_.acknowledge(Durability::sync));
   }
@@ -227,10 +253,12 @@ Status Joint::prepare(Txn& decider) {
     if (p == &decider || TENUTO_PLANT("tx_parts_not_synced")) continue;
     TENUTO_TRY(p->file_.acknowledge(Durability::sync));
   }
+  for (const Txn* p : changed_) TENUTO_TRY(p->file_.bad_pages());
   return Status::ok;
 }
 
-// The commit. ok also when a journal failed: the pools it left in doubt turn read-only.
+// The commit. ok also when a journal failed: then acknowledge() says so, and the pools that it left
+// in doubt turn read-only as they are.
 Status Joint::decide(Txn& decider) {
   decider.store_record();
   if (!TENUTO_PLANT("tx_parts_commit_before_decision"))
@@ -242,16 +270,13 @@ Status Joint::decide(Txn& decider) {
     if (decided == Status::ok) {
       p->store_record();
     } else {
-      p->file_.poison(Status::in_doubt,
-                      {"the pool that decides a transaction over several pools failed; open both "
-                       "again",
-                       p->file_.path(),
-                       {},
-                       decider.file_.path()});
+      leave_in_doubt(*p, decider);
     }
   }
   fence("commit records of the parts", "freed bits");
-  for (Txn* p : changed_) p->finish_commit();
+  for (Txn* p : changed_) {
+    if (decided == Status::ok || TENUTO_PLANT("tx_part_in_doubt_frees_blocks")) p->finish_commit();
+  }
   // Under a journal the part's record is not durable yet.
   for (std::size_t i = 1; i < changed_.size(); ++i) {
     const bool durable = changed_[i]->file_.journal() == nullptr;
@@ -274,6 +299,8 @@ void Joint::roll_back() {
 // Each part's callbacks, then its locks. No callback may begin a transaction on any of the pools.
 // An exception passes through; the parts behind it end without callbacks.
 void Joint::end(bool committed) {
+  ending_ = true;
+  if (!committed) leader_.also_.clear();
   for (Txn* p : parts_) {
     pm::trace_tx(committed ? pm::TraceTx::committed : pm::TraceTx::aborted);
     p->depth_ = 0;
@@ -281,24 +308,27 @@ void Joint::end(bool committed) {
   }
   struct Ends {
     const std::vector<Txn*>& parts;
+    Txn& leader;
     bool committed;
     std::size_t next = 0;
-    void end_next() {
+    const int before = std::uncaught_exceptions();
+    // A part may be null: a callback destroyed its pool.
+    void end_next(bool call_back) {
       Txn* const p = parts[next++];
-      p->joint_ = nullptr;
+      if (p == nullptr) return;
+      if (!call_back) p->on_commit_.clear(), p->on_abort_.clear();
       p->end(committed);
       p->in_callbacks_ = true;
     }
     ~Ends() {
-      while (next < parts.size()) {
-        parts[next]->on_commit_.clear();
-        parts[next]->on_abort_.clear();
-        end_next();
+      if (std::uncaught_exceptions() != before) leader.also_.clear();
+      while (next < parts.size()) end_next(false);
+      for (Txn* p : parts) {
+        if (p != nullptr) p->in_callbacks_ = false, p->joint_ = nullptr;
       }
-      for (Txn* p : parts) p->in_callbacks_ = false;
     }
-  } ends{parts_, committed};
-  while (ends.next < parts_.size()) ends.end_next();
+  } ends{parts_, leader_, committed};
+  while (ends.next < parts_.size()) ends.end_next(true);
 }
 
 }  // namespace TENUTO_NS::tx

@@ -45,8 +45,10 @@ class Joint {
   Status prepare(Txn& decider);
   void log_all();
   Status decide(Txn& decider);
+  static void leave_in_doubt(Txn& part, const Txn& decider);
 
   Txn& leader_;
+  bool ending_ = false;
   std::vector<Txn*> parts_;    // the leader is the first
   std::vector<Txn*> changed_;  // those with a log, for a commit
 };

@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "pm/plant.h"
 #include "pm/process.h"
 #include "pm/trace.h"
 #include "tx/engine.h"
@@ -45,16 +46,28 @@ Verdict OpenEngines::ask(const TxnName& decider, const TxnName& part) {
   std::size_t count = 0;
   const Engine* const engine = find(decider.pool_id, count);
   if (count == 0) return Verdict::not_open;
-  return count == 1 ? engine->verdict(decider, part) : Verdict::two_open;
+  if (count > 1) return Verdict::two_open;
+  const Verdict verdict = engine->verdict(decider, part);
+  pm::PoolFile& file = engine->file();
+  const bool sound = file.poisoned() == Status::ok && file.bad_pages() == Status::ok &&
+                     file.acknowledge(Durability::buffered) == Status::ok;
+  return sound || TENUTO_PLANT("tx_failed_pool_decides") ? verdict : Verdict::failed;
 }
 
 bool OpenEngines::has_ended(const TxnName& part) {
   const pm::TraceUninterrupted alone;
   const std::lock_guard lock(pm::process_locks.engines);
   std::size_t count = 0;
-  Engine* const engine = find(part.pool_id, count);
-  return count == 1 && engine->ended(part) &&
-         engine->file().acknowledge(Durability::sync) == Status::ok;
+  const Engine* const engine = find(part.pool_id, count);
+  return count == 1 && engine->ended(part);
+}
+
+bool OpenEngines::sync(std::uint64_t pool_id) {
+  const pm::TraceUninterrupted alone;
+  const std::lock_guard lock(pm::process_locks.engines);
+  std::size_t count = 0;
+  Engine* const engine = find(pool_id, count);
+  return count == 1 && engine->file().acknowledge(Durability::sync) == Status::ok;
 }
 
 }  // namespace TENUTO_NS::tx

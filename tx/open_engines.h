@@ -20,6 +20,7 @@ enum class Verdict : std::uint8_t {
   not_reached,  // the decider is an older copy: it has not begun that transaction
   not_open,     // no pool with that id is open here
   two_open,     // two pools with that id are
+  failed,       // that pool's device failed, so what it says may not be durable
 };
 
 class OpenEngines {
@@ -30,9 +31,11 @@ class OpenEngines {
 
   // How `decider` ended, which decides `part`.
   static Verdict ask(const TxnName& decider, const TxnName& part);
-  // Whether `part` has ended durably. false also: its pool is not open. Cost: with a journal a
-  // sync.
+  // Whether `part` has ended, durably after sync(part.pool_id). false also: its pool is not open.
   static bool has_ended(const TxnName& part);
+  // Medium journal: makes that pool's transactions durable that have ended. false: it is not open,
+  // or its device failed.
+  static bool sync(std::uint64_t pool_id);
 
  private:
   static Engine* find(std::uint64_t pool_id, std::size_t& count);

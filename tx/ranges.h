@@ -48,7 +48,7 @@ class RangeSet {
   // REQUIRES: r is disjoint from the set; make_room() was called since the last insert.
   void insert(Range r) {
     std::vector<Range>& last = chunks_.back();
-    if (r.begin > end_ && last.size() < kChunkRanges) {
+    if ((r.begin > end_ || last.empty()) && last.size() < kChunkRanges) {
       last.push_back(r);
       end_ = r.end;
     } else if (r.begin == end_) {

@@ -150,7 +150,9 @@ Status read_decisions(pm::PoolFile& file, LaneLog& log, Report* report) {
       return fail(Status::corrupt, report, "a decision over several pools is damaged",
                   file.where(file.offset_of(&line), name_of(*log.lane)));
     }
-    if (pm::log_sequence(line) > log.committed) log.withdrawn.push_back(&line);
+    if (pm::log_sequence(line) <= log.committed) continue;
+    log.withdrawn.push_back(&line);
+    log.open = true;  // its sequence is used up, as that of any transaction which had begun
   }
   return Status::ok;
 }
@@ -192,31 +194,40 @@ std::string id_text(std::uint64_t pool_id) {
   return text;
 }
 
-// How the prepared transaction of a lane ends. Changes no line.
-Status decide(const pm::PoolFile& file, LaneLog& log, InDoubt in_doubt, Report* report) {
-  const TxnName decider = name_in(*log.prepared);
-  const TxnName part{file.superblock().pool_id, log.lane->id.value, log.committed + 1};
-  Verdict verdict = in_doubt == InDoubt::commit ? Verdict::committed : Verdict::aborted;
-  if (in_doubt == InDoubt::ask) verdict = OpenEngines::ask(decider, part);
-  const auto refuse = [&](const char* why) {
-    return fail(Status::in_doubt, report,
-                "a transaction over several pools was prepared here before a crash, and " +
-                    std::string(why),
-                file.where(file.offset_of(log.prepared), name_of(*log.lane)),
-                "pool " + id_text(decider.pool_id));
-  };
+const char* why_in_doubt(Verdict verdict) {
   switch (verdict) {
     case Verdict::not_open:
-      return refuse("the pool that decides it is not open; open that pool first");
+      return "the pool that decides it is not open; open that pool first";
     case Verdict::two_open:
-      return refuse("two pools with the id of the one that decides it are open; close the copy");
+      return "two pools with the id of the one that decides it are open; close the copy";
     case Verdict::not_reached:
-      return refuse("the pool that decides it is an older copy; open the right one");
+      return "the pool that decides it is an older copy; open the right one";
+    case Verdict::failed:
+      return "the device of the pool that decides it failed; close that pool and open it again";
     case Verdict::aborted:
-      return Status::ok;
     case Verdict::committed:
       break;
   }
+  return nullptr;
+}
+
+// How the prepared transaction of a lane ends. Changes no line. What the pool that decides says
+// counts; `in_doubt` only where it says nothing.
+Status decide(const pm::PoolFile& file, LaneLog& log, InDoubt in_doubt, Report* report) {
+  const TxnName decider = name_in(*log.prepared);
+  const TxnName part{file.superblock().pool_id, log.lane->id.value, log.committed + 1};
+  Verdict verdict = OpenEngines::ask(decider, part);
+  if (const char* const why = why_in_doubt(verdict)) {
+    if (in_doubt == InDoubt::ask) {
+      return fail(Status::in_doubt, report,
+                  "a transaction over several pools was prepared here before a crash, and " +
+                      std::string(why),
+                  file.where(file.offset_of(log.prepared), name_of(*log.lane)),
+                  "pool " + id_text(decider.pool_id));
+    }
+    verdict = in_doubt == InDoubt::commit ? Verdict::committed : Verdict::aborted;
+  }
+  if (verdict == Verdict::aborted) return Status::ok;
   log.open = false;
   log.decided = true;
   log.undo.clear();

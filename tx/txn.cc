@@ -70,7 +70,7 @@ Txn::Txn(Engine& engine, pm::PoolFile& file, heap::Heap& heap, const pm::Lane& l
 }
 
 Txn::~Txn() {
-  if (joint_ != nullptr && depth_ > 0 && !file_.forked()) joint_->lose(*this);
+  if (joint_ != nullptr && !file_.forked()) joint_->lose(*this);
 }
 
 Status Txn::begin() {

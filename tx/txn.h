@@ -68,7 +68,8 @@ class Txn {
       return Status::forked;
     return aborted_ ? Status::aborted : field_error_;
   }
-  bool active() const { return depth_ > 0; }
+  // Also between its end and that of the last pool of a transaction over several.
+  bool active() const { return depth_ > 0 || joint_ != nullptr; }
   // Counts the outermost transactions of the lane. A handle with an older number is no longer
   // valid. Any thread may call it.
   std::uint64_t turn() const { return turn_.load(std::memory_order_relaxed); }

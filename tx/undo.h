@@ -80,6 +80,7 @@ class UndoLog {
     sequence_ = sequence;
     area_ = TENUTO_PLANT("tx_areas_not_used_in_turn") ? 0 : sequence % kAreas;
     size_ = 0;
+    stays_ = false;
     next_ = &lane_.lines[pm::kLaneUndoLine + area_ * pm::kLaneUndoLines];
     end_ = next_ + pm::kLaneUndoLines;
   }
@@ -101,7 +102,10 @@ class UndoLog {
     pm::write_log_line(*next_, word, sequence_);
     next_ += 1;
     size_ += 1;
+    stays_ = stays_ || head.kind() != EntryKind::free;
   }
+  // Whether the log has an entry that forget_free cannot erase.
+  bool stays() const { return stays_; }
 
   // Stores all old bytes back, the latest entry first, except those in `kept`. Not flushed.
   void restore(std::span<const Range> kept);
@@ -127,6 +131,7 @@ class UndoLog {
   std::uint64_t sequence_ = 0;
   std::size_t area_ = 0;
   std::size_t size_ = 0;  // entries
+  bool stays_ = false;
   pm::LogLine* next_ = nullptr;
   pm::LogLine* end_ = nullptr;
 };

@@ -107,7 +107,8 @@ constexpr const char* consistency_name(Consistency c) {
 // pool that decides it cannot be asked (tenuto/tx.h).
 enum class InDoubt : std::uint8_t {
   ask = 0,  // the open returns in_doubt, and its report names the pool to open first
-  // Without asking any pool. The other pools may end it the other way; this cannot be detected.
+  // If that pool can be asked, what it says counts. Else so, and the other pools may end it the
+  // other way; this cannot be detected.
   commit = 1,
   abort = 2,
 };

@@ -28,16 +28,17 @@
 //
 // If a commit changed at least two pools, the one with the smallest id decides for the others
 // (tx/README.md). After a crash a part that was prepared asks it. So that pool must be open in the
-// same process first. Else the open of the other returns in_doubt, changes nothing, and its report
+// same process first. Else the open of the other returns in_doubt and ends nothing, and its report
 // names the pool. Pool::open_all finds the order, and PoolOptions::in_doubt ends it without the
 // other pool. A pool keeps what it decided until the others have ended it; it looks for that when
-// it closes, so close the others after it (PoolInfo::decisions_waiting).
+// it closes, so close pools in the order of their ids (PoolInfo::decisions_waiting).
 //
 // A commit may also return full or in_doubt (no room or memory to note the decision: everything is
-// undone). Pools that are in a transaction together belong together: an older copy of one of them
-// alone is noticed only if it has to decide. Cost: one fence more than in one pool, for any number
-// of pools; on medium journal three syncs. Versions that know no such transactions refuse the pools
-// from then on (wrong_version).
+// undone). How it is durable is the option of the pool that leads. Pools that are in a transaction
+// together belong together: an older copy of one of them alone is noticed only if it has to decide.
+// Cost: one fence more than in one pool, for any number of pools; on medium journal three syncs.
+// The first such transaction of a pool writes its superblock. Versions that know none refuse the
+// pool from then on (wrong_version).
 //
 // Thread safety: a Transaction belongs to the thread that began it. When that thread ends, an open
 // transaction is rolled back, and all later calls on it return Status::aborted.

@@ -49,9 +49,17 @@ struct ThreadLanes {
     const std::lock_guard lock(open_mu);
     for_each_open([](Lanes& lanes, const Held& h) { lanes.release(h.lane); });
   }
+  // In the order of the instances: f may use any pool, and so change the order of `held`.
   template <class F>
   void for_each_open(const F& f) const {
-    for (const Held& h : held) {
+    std::uint64_t done = 0;
+    const auto later = [&](const Held& a, const Held& b) {
+      return a.instance > done && (b.instance <= done || a.instance < b.instance);
+    };
+    while (!held.empty()) {
+      const Held h = *std::min_element(held.begin(), held.end(), later);
+      if (h.instance <= done) return;
+      done = h.instance;
       const auto it = open_lanes().find(h.instance);
       if (it != open_lanes().end()) f(*it->second, h);
     }

@@ -335,9 +335,10 @@ class PoolFile final : public OfProcess {
   // One thread grows the file at a time.
   std::mutex grow_mu_;
   // Guarded by grow_mu_.
-  std::atomic<std::uint64_t> ready_ = 0;  // where the reserved space ends; read without the lock
-  std::uint64_t changes_ = 0;             // of the file's length, by others than prepare
-  std::mutex joint_mu_;                   // while mark_joint writes super_
+  std::atomic<std::uint64_t> ready_ = 0;   // where the reserved space ends; read without the lock
+  std::uint64_t changes_ = 0;              // of the file's length, by others than prepare
+  std::mutex joint_mu_;                    // while mark_joint writes super_
+  std::atomic<bool> joint_marked_{false};  // in both copies, by this open
   // Guarded by poison_mu_.
   mutable std::mutex poison_mu_;
   Report poison_;  // what turned it read-only

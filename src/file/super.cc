@@ -164,14 +164,18 @@ Status PoolFile::set_state(PoolState state, Report* report) {
   return bad_pages(report);
 }
 
+// Both copies get the mark: an older version takes a copy that it does not read for a damaged one.
 Status PoolFile::mark_joint() {
-  if ((variant() & kVariantJoint) != 0) [[likely]]
+  if (joint_marked_.load(std::memory_order_acquire)) [[likely]]
     return Status::ok;
   const std::lock_guard lock(joint_mu_);
-  if ((variant() & kVariantJoint) != 0) return Status::ok;
+  if (joint_marked_.load(std::memory_order_relaxed)) return Status::ok;
   TENUTO_TRY(writable());
   __atomic_store_n(&super_.variant, super_.variant | kVariantJoint, __ATOMIC_RELAXED);
-  return put_superblock(nullptr);
+  TENUTO_TRY(put_superblock(nullptr));
+  TENUTO_TRY(put_superblock(nullptr));
+  joint_marked_.store(true, std::memory_order_release);
+  return Status::ok;
 }
 
 // Writes the next superblock; two of them when it upgrades a pool of layout 4.

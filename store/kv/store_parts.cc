@@ -43,21 +43,25 @@ Result<Pool> Pool::open(std::string_view path, const PoolOptions& options, Repor
   return Pool(std::move(*impl));
 }
 
-// Each round opens at least one pool, or is the last.
+// Each round opens at least one pool, or the next one may end what is in doubt as the options say.
 Result<std::vector<Pool>> Pool::open_all(const std::vector<std::string>& paths,
                                          const PoolOptions& options, Report* report) {
   std::vector<std::unique_ptr<PoolImpl>> opened(paths.size());
+  PoolOptions asking = options;
+  asking.in_doubt = InDoubt::ask;
   for (std::size_t left = paths.size(); left > 0;) {
     const std::size_t before = left;
     for (std::size_t i = 0; i < paths.size(); ++i) {
       if (opened[i] != nullptr) continue;
-      Result<Pool> pool = open(paths[i], options, report);
+      Result<Pool> pool = open(paths[i], asking, report);
       if (!pool && pool.error() == Status::in_doubt) continue;
       if (!pool) return pool.error();
       opened[i] = std::move(pool->impl_);
       left -= 1;
     }
-    if (left == before) return Status::in_doubt;
+    if (left != before) continue;
+    if (asking.in_doubt == options.in_doubt) return Status::in_doubt;
+    asking.in_doubt = options.in_doubt;
   }
   std::vector<Pool> all;
   all.reserve(opened.size());

@@ -80,6 +80,7 @@ void stop_in_a_transaction(const std::string& path, LogPlace& place) {
 
 std::string check_words(const CrashImage& image) {
   TxParts p;
+  p.recovers_clean_pools = false;  // a wrong superblock has to show
   if (p.open(image.path(), tiny()) != Status::ok) {
     return p.report.what.empty() ? "an error without a report" : "";
   }

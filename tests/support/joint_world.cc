@@ -21,6 +21,7 @@ PoolOptions tiny() {
 void JointState::apply(JointOp op, std::size_t pools) {
   step += 1;
   if (op == JointOp::count) counted += 1;
+  if (op == JointOp::free_alone) spare = false;
   const std::size_t last = pools - 1;
   for (std::size_t i = 0; i < pools; ++i) {
     OfPool& p = pool[i];
@@ -51,6 +52,7 @@ void JointState::apply(JointOp op, std::size_t pools) {
         p.word = step * 10 + i;
         break;
       case JointOp::count:
+      case JointOp::free_alone:
       case JointOp::undone:
       case JointOp::part_undone:
       case JointOp::limbo:
@@ -169,6 +171,8 @@ Status JointCrash::Pools::put(JointOp op, std::size_t i, tx::Txn& txn, const Joi
         w.slot[0] = to.slots;
       }
       return put_word(i, txn, to.word);
+    case JointOp::free_alone:
+      return txn.free(w.dest[1].get());
     case JointOp::count:
       if (i == 0) {
         std::uint64_t& slot = w.counted[after.counted - 1];
@@ -241,7 +245,7 @@ std::string JointCrash::Pools::blocks(const JointState& state) {
     const std::string of = " of pool " + std::to_string(i);
     if (named && !p.heap->find_allocated(p.file->offset_of(world(i).dest[0].get())))
       return "a reachable block is free" + of;
-    if (p.allocated_blocks().size() != 1u + named) return "a block leaked" + of;
+    if (p.allocated_blocks().size() != 1u + named + state.spare) return "a block leaked" + of;
     if (p.heap->validate(&p.report) != Status::ok) return "heap: " + p.report.text();
     if (p.engine->validate(&p.report) != Status::ok) return "tx: " + p.report.text();
   }
@@ -252,7 +256,15 @@ void JointCrash::setup(const std::string& path) const {
   for (std::size_t i = 0; i < pools_; ++i) {
     TxParts p;
     ASSERT_EQ(p.create(crash_path(path, i), tiny()), Status::ok) << p.report.text();
-    p.make_root<JointWorld>(0);
+    JointWorld& world = p.make_root<JointWorld>(0);
+    ASSERT_EQ(p.run([&](Transaction& tx) {
+      const Result<void*> block = tx.alloc(64);
+      if (!block) return block.error();
+      TENUTO_TRY(tx.add(world.dest[1]));
+      world.dest[1] = static_cast<std::uint64_t*>(*block);
+      return Status::ok;
+    }),
+              Status::ok);
     ASSERT_EQ(p.close(), Status::ok);
   }
 }
@@ -293,13 +305,21 @@ std::string JointCrash::check(const CrashImage& image) const {
   Pools p(pools_);
   if (std::string e = p.open([&](std::size_t i) { return image.path(i); }); !e.empty()) return e;
   std::optional<JointState> found;
-  std::string differs;
+  std::string wrong;
   for (std::size_t n = image.acknowledged(); n <= image.invoked(); ++n) {
-    differs = p.differs(states_.at(n));
-    if (differs.empty()) found = states_[n];
+    std::string here = p.differs(states_.at(n));
+    if (here.empty()) {
+      here = p.blocks(states_[n]);
+    } else {
+      here = "the pools show no number of steps: " + here;
+    }
+    if (here.empty()) {
+      found = states_[n];
+    } else {
+      wrong = std::move(here);
+    }
   }
-  if (!found) return "the pools show no number of steps: " + differs;
-  if (std::string e = p.blocks(*found); !e.empty()) return e;
+  if (!found) return wrong;
   image.recovered();
   return use_again(p, image, *found);
 }

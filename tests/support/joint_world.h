@@ -22,6 +22,7 @@ enum class JointOp {
   make,         // a block in each pool
   move,         // frees the block of one pool and makes one in the next
   release,      // frees the block of each pool
+  free_alone,   // each pool frees a block that it names for ever, and does nothing else; once
   one,          // only the last pool changes
   many,         // as add, and more entries than a lane's area holds
   count,        // the first pool only overwrites a slot, and the last one leads and counts it
@@ -38,7 +39,7 @@ struct alignas(kLineBytes) JointWorld {
   std::uint64_t word[8];
   std::uint64_t slot[8];
   std::uint64_t counted[8];    // slots that another pool counts, in its word[7]
-  Ptr<std::uint64_t> dest[8];  // the first is used
+  Ptr<std::uint64_t> dest[8];  // the first is used; the second is that of free_alone
   struct alignas(kLineBytes) Spread {
     std::uint64_t word;
   } spread[52];
@@ -53,6 +54,7 @@ struct JointState {
   };
   std::array<OfPool, kJointMax> pool;
   std::uint64_t counted = 0;
+  bool spare = true;  // the blocks of free_alone are there
   std::uint64_t step = 0;
 
   void apply(JointOp op, std::size_t pools);
@@ -88,9 +90,10 @@ inline CrashOptions joint_crash_options() {
 inline const JointScript kJointWords = {JointOp::add,   JointOp::fields, JointOp::other_led,
                                         JointOp::one,   JointOp::add,    JointOp::append,
                                         JointOp::count, JointOp::add,    JointOp::count};
-inline const JointScript kJointBlocks = {JointOp::make,    JointOp::move,  JointOp::release,
-                                         JointOp::make,    JointOp::limbo, JointOp::move,
-                                         JointOp::release, JointOp::make};
+// No frame of decisions has to be made in free_alone: its fence would cover the entries.
+inline const JointScript kJointBlocks = {JointOp::make,  JointOp::free_alone, JointOp::move,
+                                         JointOp::limbo, JointOp::release,    JointOp::make,
+                                         JointOp::move,  JointOp::release};
 inline const JointScript kJointAborts = {JointOp::make,        JointOp::undone, JointOp::add,
                                          JointOp::part_undone, JointOp::add,    JointOp::undone,
                                          JointOp::move};

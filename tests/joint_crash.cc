@@ -57,6 +57,7 @@ TEST(joint_crash, a_fence_that_is_dropped_is_noticed) {
     o.lint = false;
     o.minimise = false;
     o.findings_max = 1;
+    o.points_percent = 50;
     o.mutation = {Mutation::Kind::drop_fence, first, then, 0};
     const bool found =
         !JointCrash(kJointWords, 2).run(o).ok() || !JointCrash(kJointBlocks, 2).run(o).ok();

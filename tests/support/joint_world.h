@@ -99,6 +99,6 @@ inline const JointScript kJointAborts = {JointOp::make,        JointOp::undone, 
                                          JointOp::move};
 inline const JointScript kJointLogs = {JointOp::many, JointOp::limbo, JointOp::add};
 inline const JointScript kJointThree = {JointOp::add, JointOp::make, JointOp::part_undone,
-                                        JointOp::move, JointOp::fields};
+                                        JointOp::move};
 
 }  // namespace tenuto::test

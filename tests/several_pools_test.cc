@@ -2,6 +2,7 @@
 // and what a pool in doubt does at its open.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -147,6 +148,19 @@ TEST_F(SeveralPools, a_commit_is_in_both) {
   ASSERT_EQ(b_.open(), Status::ok) << b_.parts.report.text();
   expect_both(4);
   EXPECT_EQ(a_.parts.rolled_back + b_.parts.rolled_back, 0u);
+}
+
+// An older version takes a copy that it does not read for a damaged one, and believes the other.
+TEST_F(SeveralPools, both_superblock_copies_say_so) {
+  ASSERT_EQ(set_both(3, a_, b_), Status::ok);
+  for (const Side* side : {&a_, &b_}) {
+    const std::string file = read_all(side->path.str());
+    for (std::size_t copy = 0; copy < 2; ++copy) {
+      pm::Superblock s;
+      std::memcpy(&s, &file[copy * kFrameBytes], sizeof s);
+      EXPECT_NE(s.variant & pm::kVariantJoint, 0u) << "copy " << copy;
+    }
+  }
 }
 
 TEST_F(SeveralPools, an_abort_of_either_undoes_both) {

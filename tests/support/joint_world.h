@@ -98,7 +98,7 @@ inline const JointScript kJointAborts = {JointOp::make,        JointOp::undone, 
                                          JointOp::part_undone, JointOp::add,    JointOp::undone,
                                          JointOp::move};
 inline const JointScript kJointLogs = {JointOp::many, JointOp::limbo, JointOp::add};
-inline const JointScript kJointThree = {JointOp::add, JointOp::make, JointOp::part_undone,
+inline const JointScript kJointThree = {JointOp::fields, JointOp::make, JointOp::part_undone,
                                         JointOp::move};
 
 }  // namespace tenuto::test

@@ -34,6 +34,7 @@ PoolOptions options_for(Medium medium) {
   o.medium = medium;
   o.durability = Durability::buffered;
   o.journal.sync_every_ms = 1;
+  o.recovery_threads = 1;  // oneTBB is not built for ThreadSanitizer
   return o;
 }
 

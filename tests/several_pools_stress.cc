@@ -151,7 +151,8 @@ class SeveralPoolsStress : public ::testing::TestWithParam<Medium> {
       if (s != Status::ok) std::_Exit(static_cast<int>(s));
       banks.run(seed, ~0ull);
     }
-    ::usleep(static_cast<::useconds_t>(2'000 + rng() % 30'000));
+    const std::uint64_t slower = test::kSanitized ? 8 : 1;
+    ::usleep(static_cast<::useconds_t>((2'000 + rng() % 30'000) * slower));
     ::kill(child, SIGKILL);
     int how = 0;
     EXPECT_EQ(::waitpid(child, &how, 0), child);

@@ -27,11 +27,10 @@
 //   - `all prepared | decision`: without it D could have committed what a part would undo, or what
 //     is not there.
 //   - `decision | commit records of the parts`: without it a part could commit what D undoes.
-//   - D has entries or decision lines that are durable before anybody names it. (Only the entries
-//   of
-//     frees may go again, so a log of nothing else needs one fence more, `lines of the decider |
-//     others name it`.) So a pool that says committed < d has not begun D: it is an older copy, and
-//     the part stays in doubt.
+//   - D has entries or decision lines that are durable before anybody names it. So a pool that says
+//     committed < d has not begun D: it is an older copy, and the part stays in doubt. Entries of
+//     frees may go again. So a D with no others needs one fence more: `lines of the decider |
+//     others name it`.
 //   - The smallest id decides, so pools can be opened in the order of their ids, and none waits for
 //     one that waits for it.
 //
@@ -43,7 +42,6 @@
 #include <algorithm>
 #include <exception>
 
-#include "pm/assert.h"
 #include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "pm/trace.h"

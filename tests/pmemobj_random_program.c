@@ -116,6 +116,7 @@ static void beside_transactions(void) {
       pmemobj_free(o);
       return;
     case 3: {
+      arg[0] |= 1; /* asked for exactly the usable bytes, libpmemobj leaves the old type */
       const int r = pmemobj_zrealloc(pop, o, draw(10) == 0 ? 0 : arg[0], draw(40));
       told("zrealloc", r);
       if (OID_IS_NULL(*o)) return;

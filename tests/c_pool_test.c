@@ -330,6 +330,8 @@ static void state(tenuto_pool* pool, const char* path) {
   CHECK(stats.file_bytes >= 8u << 20 && stats.objects >= 4 && stats.fences > 0);
   CHECK_IS(tenuto_pool_sync(pool), TENUTO_OK);
   CHECK_IS(tenuto_pool_trim(pool), TENUTO_OK);
+  CHECK_IS(tenuto_pool_forget_pool(pool, 1), TENUTO_OK);
+  CHECK_IS(tenuto_pool_forget_pool(NULL, 1), TENUTO_INVALID_ARGUMENT);
   CHECK_IS(tenuto_pool_health(pool, NULL), TENUTO_OK);
   CHECK_IS(tenuto_pool_validate(pool, NULL), TENUTO_OK);
 }

@@ -46,12 +46,6 @@ constexpr Medium kMedia[] = {Medium::cache, Medium::line, Medium::model};
 constexpr Medium kMedia[] = {Medium::cache, Medium::line, Medium::model, Medium::journal};
 #endif
 
-// A pool file whose journal is removed with it.
-struct PoolPath : TempPath {
-  using TempPath::TempPath;
-  ~PoolPath() { ::unlink((str() + ".journal").c_str()); }
-};
-
 pid_t start(const std::function<void()>& body) {
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
@@ -116,7 +110,7 @@ void be_child(Handles* h, Way way) {
 
 TEST(fork_test, children_are_harmless_and_the_parent_closes_cleanly) {
   for (const Medium medium : kMedia) {
-    const PoolPath path("fork");
+    const TempPath path("fork");
     const int code = in_child([&] {
       auto* const h = new Handles;
       h->open(path.str(), medium);
@@ -149,7 +143,7 @@ TEST(fork_test, children_are_harmless_and_the_parent_closes_cleanly) {
 
 // A child closes the store. The parent's later syncs must survive the parent's death.
 std::string lost_after_a_child_closed(Medium medium) {
-  const PoolPath path("fork-killed");
+  const TempPath path("fork-killed");
   const int code = in_child([&] {
     Result<Store> s = Store::open(path.str(), options(medium));
     MUST(s);
@@ -177,7 +171,7 @@ TEST(fork_test, what_the_parent_syncs_after_a_child_has_ended_is_there) {
 TEST(fork_test, a_child_that_closes_the_pool_of_its_parent_is_found) {
   ::setenv("TENUTO_PLANT", "pm_fork_not_noticed", 1);
   bool found = false;
-  const PoolPath path("fork-planted");
+  const TempPath path("fork-planted");
   for (const Medium medium : {Medium::cache, Medium::journal}) {
     // A new process, which reads TENUTO_PLANT at its start.
     const pid_t pid = ::fork();
@@ -196,7 +190,7 @@ TEST(fork_test, a_child_that_closes_the_pool_of_its_parent_is_found) {
 // The parent dies, and a child that inherited the pool stays alive.
 TEST(fork_test, the_lock_does_not_outlive_the_parent_in_a_child) {
   for (const Medium medium : kMedia) {
-    const PoolPath path("fork-lock");
+    const TempPath path("fork-lock");
     int told[2];
     ASSERT_EQ(::pipe(told), 0);
     const pid_t parent = start([&] {
@@ -226,7 +220,7 @@ TEST(fork_test, the_lock_does_not_outlive_the_parent_in_a_child) {
 
 TEST(fork_test, a_child_opens_the_pool_anew_once_the_parent_has_closed_it) {
   for (const Medium medium : kMedia) {
-    const PoolPath path("fork-anew");
+    const TempPath path("fork-anew");
     const int code = in_child([&] {
       int go[2];
       int tried[2];
@@ -271,7 +265,7 @@ TEST(fork_test, a_child_does_not_wait_for_locks_of_threads_that_are_not_there) {
   GTEST_SKIP() << "a child may wait for a lock of the sanitizer's allocator";
 #endif
   for (const Medium medium : {Medium::cache, Medium::journal}) {
-    const PoolPath path("fork-threads");
+    const TempPath path("fork-threads");
     const int code = in_child([&] {
       auto* const h = new Handles;
       h->open(path.str(), medium);
@@ -314,7 +308,7 @@ TEST(fork_test, a_child_does_not_wait_for_locks_of_threads_that_are_not_there) {
 // No fork handler runs in a bare clone. The pool's own check notices the new process all the same.
 TEST(fork_test, a_bare_clone_is_noticed_too) {
   for (const Medium medium : kMedia) {
-    const PoolPath path("fork-clone");
+    const TempPath path("fork-clone");
     const int code = in_child([&] {
       auto* const h = new Handles;
       h->open(path.str(), medium);
@@ -338,7 +332,7 @@ TEST(fork_test, a_bare_clone_is_noticed_too) {
 // it. A child of fork is the same until its handler has run.
 TEST(fork_test, a_child_in_which_no_handler_ran_does_not_keep_the_lock_of_a_closed_pool) {
   for (const Medium medium : kMedia) {
-    const PoolPath path("fork-clone-lock");
+    const TempPath path("fork-clone-lock");
     const int code = in_child([&] {
       Result<Store> s = Store::open(path.str(), options(medium));
       MUST(s);
@@ -376,7 +370,7 @@ TEST(fork_test, a_thread_forks_while_another_opens_and_closes_the_pool) {
   GTEST_SKIP() << "a child may wait for a lock of the sanitizer's allocator";
 #endif
   for (const Medium medium : {Medium::cache, Medium::journal}) {
-    const PoolPath path("fork-beside");
+    const TempPath path("fork-beside");
     const int code = in_child([&] {
       std::atomic<bool> stop = false;
       std::thread opens([&] {
@@ -408,7 +402,7 @@ TEST(fork_test, a_thread_forks_while_another_opens_and_closes_the_pool) {
 
 // A store through a pointer kills the child. It may read in place.
 TEST(fork_test, a_child_cannot_store_into_the_pool_of_its_parent) {
-  const PoolPath path("fork-store");
+  const TempPath path("fork-store");
   const int code = in_child([&] {
     auto* const h = new Handles;
     h->open(path.str(), Medium::cache);
@@ -428,7 +422,7 @@ TEST(fork_test, a_child_cannot_store_into_the_pool_of_its_parent) {
 }
 
 TEST(fork_test, the_c_calls_say_so_too) {
-  const PoolPath path("fork-c");
+  const TempPath path("fork-c");
   const int code = in_child([&] {
     tenuto_store* store = nullptr;
     MUST(tenuto_store_open(path.str().c_str(), nullptr, &store, nullptr) == TENUTO_OK);

@@ -48,7 +48,6 @@ class World {
     options_.medium = run_.medium;
     options_.log = [this](std::string_view text) { log_ += text; };
   }
-  ~World() { ::unlink((path_.str() + ".journal").c_str()); }
 
   // Empty: the overflow was found, named and mended.
   std::string go() {

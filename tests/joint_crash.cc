@@ -20,6 +20,7 @@ constexpr std::pair<const char*, const char*> kParts = {"commit records of the p
 constexpr std::pair<const char*, const char*> kRestored = {"restored bytes", "retirement"};
 constexpr std::pair<const char*, const char*> kFrame = {"log frame zeroed", "log frame linked"};
 constexpr std::pair<const char*, const char*> kTrim = {"log frames unlinked", "log frames reused"};
+constexpr std::pair<const char*, const char*> kForgotten = {"decisions forgotten", "pool used"};
 constexpr std::pair<const char*, const char*> kUndone = {"undone bytes and bits", "lane retired"};
 
 TEST(joint_crash, words_of_two_pools_change_together) {
@@ -28,8 +29,9 @@ TEST(joint_crash, words_of_two_pools_change_together) {
 }
 
 TEST(joint_crash, blocks_of_two_pools_are_linked_or_free_together) {
-  expect_explored(JointCrash(kJointBlocks, 2).run(joint_crash_options()),
-                  {kReady, kLines, kPrepared, kDecision, kParts, kFrame, kTrim, kUndone});
+  expect_explored(
+      JointCrash(kJointBlocks, 2).run(joint_crash_options()),
+      {kReady, kLines, kPrepared, kDecision, kParts, kFrame, kTrim, kForgotten, kUndone});
 }
 
 TEST(joint_crash, an_abort_is_in_both_pools) {

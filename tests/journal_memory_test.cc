@@ -30,11 +30,6 @@ StoreOptions options() {
   return o;
 }
 
-struct JournalPath : TempPath {
-  using TempPath::TempPath;
-  ~JournalPath() { ::unlink((str() + ".journal").c_str()); }
-};
-
 #ifdef TENUTO_DEBUG_CHECKS
 
 // Uses the store in a child with an alarm, because mistakes here hang. Returns 0, or how the child
@@ -75,7 +70,7 @@ int use_without_memory(const std::string& path, const char* plant) {
 
 TEST(journal_memory_test, without_memory_the_pool_turns_read_only_and_nobody_waits) {
   for (const char* where : {"journal_no_memory_for_images", "journal_no_memory_in_a_commit"}) {
-    const JournalPath path("journal-memory");
+    const TempPath path("journal-memory");
     EXPECT_EQ(use_without_memory(path.str(), where), 0) << where;
     Result<Store> s = Store::open(path.str(), options());
     ASSERT_TRUE(s) << where;
@@ -85,7 +80,7 @@ TEST(journal_memory_test, without_memory_the_pool_turns_read_only_and_nobody_wai
 }
 
 TEST(journal_memory_test, a_slot_that_stays_announced_is_found) {
-  const JournalPath path("journal-memory-planted");
+  const TempPath path("journal-memory-planted");
   const int end = use_without_memory(path.str(), "journal_slot_stays_announced_without_memory");
   EXPECT_EQ(end, 1000 + SIGALRM);
 }
@@ -93,7 +88,7 @@ TEST(journal_memory_test, a_slot_that_stays_announced_is_found) {
 // Threads that split, grow and erase on a processor that loads lines word by word. The process ends
 // without a close.
 TEST(journal_memory_test, a_processor_without_whole_loads_loses_nothing_either) {
-  const JournalPath path("journal-processor");
+  const TempPath path("journal-processor");
   const pid_t pid = ::fork();
   if (pid == 0) {
     ::alarm(kAlarmSeconds);

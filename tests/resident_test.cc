@@ -20,7 +20,6 @@ class Resident : public testing::Test {
     options_.pool.size = kPoolBytesMin;
     options_.pool.size_max = 256u << 20;
   }
-  ~Resident() override { ::unlink((path_.str() + ".journal").c_str()); }
 
   PoolStats stats_after_load(Medium medium) {
     options_.pool.medium = medium;

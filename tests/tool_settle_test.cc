@@ -81,5 +81,17 @@ TEST_F(ToolSettle, without_the_pool_that_decides_it_does_what_it_is_told) {
   EXPECT_EQ(run({"settle", waits_, path("none.tnt")}).code, static_cast<int>(Status::not_found));
 }
 
+TEST_F(ToolSettle, it_names_a_pool_that_may_still_ask_and_forgets_it) {
+  const nlohmann::json waits = run_json({"settle", decides_, "-q"})["pools"][0]["waits_for"];
+  ASSERT_EQ(waits.size(), 1u);
+  const std::string lost = waits[0];
+  EXPECT_EQ(run({"settle", decides_, waits_, "--forget", lost}).code, 2);
+  EXPECT_EQ(run({"settle", decides_, "--forget", "12"}).code, 2);
+  const nlohmann::json done = run_json({"settle", decides_, "--forget", lost, "-q"})["pools"][0];
+  EXPECT_EQ(done["waits_for"].size(), 0u);
+  EXPECT_EQ(done["decisions_waiting"], 0);
+  EXPECT_FALSE(run_json({"info", decides_}).contains("decisions_waiting"));
+}
+
 }  // namespace
 }  // namespace tenuto::test

@@ -2,6 +2,7 @@
 #include "commands.h"
 
 #include <array>
+#include <charconv>
 #include <memory>
 
 #include "command_line.h"
@@ -215,6 +216,17 @@ Run add_settle(CommandLine& line) {
   line.add_choice<InDoubt>(
       "--as", kEnds, [&a = *args](InDoubt how) { a.in_doubt = how; },
       "End what is in doubt so, without the pool that decides; others may have ended otherwise");
+  line.add_checked(
+      "--forget",
+      [&a = *args](const std::string& text) {
+        std::uint64_t id = 0;
+        const char* const end = text.data() + text.size();
+        const bool whole = std::from_chars(text.data(), end, id, 16).ptr == end;
+        if (!whole || text.size() != 16) return std::string("a pool id (16 hexadecimal digits)");
+        a.lost = id;
+        return std::string();
+      },
+      "That pool is lost: drop what it may still ask", "POOL_ID");
   return [args] { return run_settle(*args); };
 }
 
@@ -324,7 +336,8 @@ constexpr std::array kCommands = {
             add_gc},
     Command{"settle", "End transactions over several pools that a crash left open",
             "  tenuto settle accounts.tnt orders.tnt\n"
-            "  tenuto settle orders.tnt --as abort",
+            "  tenuto settle orders.tnt --as abort\n"
+            "  tenuto settle accounts.tnt --forget 00c0ffee00c0ffee",
             add_settle},
     Command{"compact", "Give space back that erased and replaced records left behind",
             "  tenuto compact books.tnt\n"

@@ -126,6 +126,7 @@ struct CompactArgs : CommonArgs {
 struct SettleArgs : CommonArgs {
   std::vector<std::string> others;  // more pools
   InDoubt in_doubt = InDoubt::ask;
+  std::optional<std::uint64_t> lost;  // the id of a pool that is not coming back
 };
 
 struct GcArgs : CommonArgs {

@@ -29,19 +29,36 @@ Error run_settle(const SettleArgs& args) {
     }
     return error;
   }
+  std::vector<std::uint64_t> opened;
+  for (const Pool& pool : *pools) opened.push_back(pool.info().pool_id);
   std::string json;
   Facts facts;
   for (Pool& pool : *pools) {
+    if (args.lost && std::count(opened.begin(), opened.end(), *args.lost) != 0) {
+      return failed(Status::invalid_argument, "cannot forget a pool that is to be opened",
+                    "--forget", "leave out its path, or --forget");
+    }
+    if (const Status s = args.lost ? pool.forget_pool(*args.lost) : Status::ok; s != Status::ok) {
+      return store_failed(s, "cannot forget a pool", pool.info().path);
+    }
     const PoolInfo info = pool.info();
+    std::vector<std::string> waits;  // ids of pools that were not opened
+    for (const std::uint64_t id : info.pools_waited_for) {
+      if (std::count(opened.begin(), opened.end(), id) != 0) continue;
+      waits.push_back(fmt::format("{:016x}", id));
+    }
     Facts of_pool;
     of_pool.text("path", "", info.path);
     of_pool.flag("was_clean", "", info.was_clean, {});
     of_pool.count("rolled_back", "", info.rolled_back);
     of_pool.count("decisions_waiting", "", info.decisions_waiting);
+    const char* const quote = waits.empty() ? "" : "\"";
+    of_pool.member(fmt::format("\"waits_for\":[{0}{1}{0}]", quote, fmt::join(waits, "\",\"")));
     json += (json.empty() ? "" : ",") + of_pool.json();
-    facts.row(info.path, info.was_clean
-                             ? "was closed cleanly"
-                             : fmt::format("recovered, {} rolled back", info.rolled_back));
+    std::string words = info.was_clean ? "was closed cleanly"
+                                       : fmt::format("recovered, {} rolled back", info.rolled_back);
+    if (!waits.empty()) words += fmt::format("; may still ask: {}", fmt::join(waits, ", "));
+    facts.row(info.path, words);
   }
   // A pool that decided closes before the others, and finds that they have ended.
   std::sort(pools->begin(), pools->end(),

@@ -6,6 +6,7 @@
 
 #include "pm/plant.h"
 #include "tenuto/persist.h"
+#include "tx/engine.h"
 #include "tx/open_engines.h"
 #include "tx/undo.h"
 
@@ -64,6 +65,7 @@ Status Decisions::make_room(std::size_t parts) {
   }
   const auto room = [this] { return kLogFrameLines - waiting(); };
   if (room() < parts) look_who_ended();
+  if (next_ > waiting() + parts) next_ = 0;  // two sets in turn: no line is flushed twice in a row
   return room() < parts ? Status::in_doubt : Status::ok;
 }
 
@@ -76,6 +78,28 @@ void Decisions::write(std::uint64_t sequence, const TxnName& part) {
   waiting_[next_] = true;
   last_.push_back(next_);
   if (!TENUTO_PLANT("tx_decision_overwritten_early")) next_ = (next_ + 1) % kLogFrameLines;
+}
+
+void Decisions::told_before(const Engine& part) {
+  const std::uint64_t pool_id = part.file().superblock().pool_id;
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    if (!waiting_[i] || name_in(line(i)).pool_id != pool_id) continue;
+    if (part.ended(name_in(line(i)))) waiting_[i] = false;
+  }
+}
+
+void Decisions::pools(std::vector<std::uint64_t>& ids) const {
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    if (waiting_[i]) ids.push_back(name_in(line(i)).pool_id);
+  }
+}
+
+void Decisions::forget_pool(std::uint64_t pool_id) {
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    if (!waiting_[i] || name_in(line(i)).pool_id != pool_id) continue;
+    pm::clear_log_line(line(i));
+    waiting_[i] = false;
+  }
 }
 
 void Decisions::withdraw() {

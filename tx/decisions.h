@@ -5,8 +5,9 @@
 // committed >= s. An abort, or a recovery that undoes s, erases the lines of s before the
 // transaction line moves on. So a part that finds committed >= s and no line was aborted.
 //
-// A line stays until its part has ended durably. Nobody tells the decider: it looks when it needs
-// the room (OpenEngines::has_ended).
+// A line stays until its part has ended durably. Nobody tells the decider. It looks when it needs
+// the room (OpenEngines::has_ended) and when a part has synced. Lines are used again as soon as
+// they may, so a crash leaves few whose parts had ended.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +21,8 @@
 #include "tx/format.h"
 
 namespace TENUTO_NS::tx {
+
+class Engine;
 
 // The lane's frame of decisions; 0: it has none. corrupt: the link or the frame is damaged.
 Status find_decisions(pm::PoolFile& file, const pm::Lane& lane, PoolOffset& frame, Report* report);
@@ -43,7 +46,14 @@ class Decisions {
   void withdraw();
   // Line i of them may be used again: its part has ended durably.
   void told(std::size_t i) { waiting_[last_[i]] = false; }
+  // What `part` had ended before the lines since the last forget() is durable there.
+  void told_before(const Engine& part);
   void forget() { last_.clear(); }
+
+  // The pools that lines wait for. A pool may be there several times.
+  void pools(std::vector<std::uint64_t>& ids) const;
+  // Erases all lines of that pool, durably after the caller's next fence. REQUIRES: no transaction.
+  void forget_pool(std::uint64_t pool_id);
 
   // Lines that wait for their parts.
   std::size_t waiting() const;

@@ -63,6 +63,27 @@ Status Engine::drain() {
   return Status::ok;
 }
 
+std::vector<std::uint64_t> Engine::pools_waited_for() const {
+  std::vector<std::uint64_t> ids;
+  for (const auto& slot : txns_) {
+    const Txn* txn = slot.load(std::memory_order_acquire);
+    if (txn != nullptr) txn->decisions().pools(ids);
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+Status Engine::forget_pool(std::uint64_t pool_id) {
+  if (any_active()) return Status::busy;
+  for (auto& slot : txns_) {
+    Txn* txn = slot.load(std::memory_order_acquire);
+    if (txn != nullptr) txn->forget_pool(pool_id);
+  }
+  fence("decisions forgotten", "pool used");
+  return file_.acknowledge(Durability::sync);
+}
+
 EngineStats Engine::stats() const {
   EngineStats sum;
   for (const auto& slot : txns_) {

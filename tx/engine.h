@@ -46,6 +46,8 @@ class Engine {
   Verdict verdict(const TxnName& mine, const TxnName& part) const;
   // Whether this pool's transaction has ended, perhaps not durably.
   bool ended(const TxnName& mine) const;
+  // The newest such transaction of each lane.
+  std::vector<std::uint64_t> committed_by_lane() const;
   pm::PoolFile& file() const { return file_; }
 
   // The calling thread's transaction, open or not. Cost: a lookup of the lane and one load.
@@ -69,6 +71,11 @@ class Engine {
 
   // As reclaim, but for all lanes. A close calls it. busy: a transaction is open.
   Status drain();
+
+  // The pools whose parts may still ask this one, in order.
+  std::vector<std::uint64_t> pools_waited_for() const;
+  // Erases what that pool may still ask. busy: a transaction is open.
+  Status forget_pool(std::uint64_t pool_id);
 
   // Checks the logs of all lanes. REQUIRES: quiescent.
   Status validate(Report* report) const;

@@ -252,6 +252,9 @@ Status Joint::prepare(Txn& decider) {
     TENUTO_TRY(p->file_.acknowledge(Durability::sync));
   }
   for (const Txn* p : changed_) TENUTO_TRY(p->file_.bad_pages());
+  for (const Txn* p : changed_) {
+    if (p != &decider && p->file_.journal() != nullptr) decider.decisions_.told_before(p->engine_);
+  }
   return Status::ok;
 }
 
@@ -277,12 +280,18 @@ Status Joint::decide(Txn& decider) {
   }
   // Under a journal the part's record is not durable yet.
   for (std::size_t i = 1; i < changed_.size(); ++i) {
-    const bool durable = changed_[i]->file_.journal() == nullptr;
+    const bool durable =
+        changed_[i]->file_.journal() == nullptr || TENUTO_PLANT("tx_decision_told_unsynced");
     if (decided == Status::ok && durable) decider.decisions_.told(i - 1);
   }
   decider.decisions_.forget();
   decider.stats_.decisions.store(decider.decisions_.waiting(), std::memory_order_relaxed);
   return Status::ok;
+}
+
+void Txn::forget_pool(std::uint64_t pool_id) {
+  decisions_.forget_pool(pool_id);
+  stats_.decisions.store(decisions_.waiting(), std::memory_order_relaxed);
 }
 
 // --- the end -------------------------------------------------------------------------------------

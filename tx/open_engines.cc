@@ -1,7 +1,10 @@
 #include "tx/open_engines.h"
 
+#include <map>
 #include <mutex>
+#include <vector>
 
+#include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "pm/process.h"
 #include "pm/trace.h"
@@ -11,11 +14,38 @@ namespace TENUTO_NS::tx {
 
 constinit Engine* OpenEngines::first_ = nullptr;
 
+namespace {
+// What the lanes of closed pools had committed, by pool id. Never destroyed: a pool that is a
+// static object closes late.
+std::map<std::uint64_t, std::vector<std::uint64_t>>& closed_pools() {
+  static auto* const pools = new std::map<std::uint64_t, std::vector<std::uint64_t>>;
+  return *pools;
+}
+}  // namespace
+
 void OpenEngines::add(Engine& engine) {
   const pm::TraceUninterrupted alone;
   const std::lock_guard lock(pm::process_locks.engines);
   engine.next_open_ = first_;
   first_ = &engine;
+  closed_pools().erase(engine.file().superblock().pool_id);
+}
+
+bool OpenEngines::is_open(std::uint64_t pool_id) {
+  const pm::TraceUninterrupted alone;
+  const std::lock_guard lock(pm::process_locks.engines);
+  std::size_t count = 0;
+  return find(pool_id, count) != nullptr;
+}
+
+void OpenEngines::closed(const Engine& engine) {
+  const pm::Superblock& super = engine.file().superblock();
+  if ((super.variant & pm::kVariantJoint) == 0) return;
+  const pm::TraceUninterrupted alone;
+  const std::lock_guard lock(pm::process_locks.engines);
+  // Without memory the lines of its parts wait until it is opened again.
+  static_cast<void>(
+      pm::had_memory([&] { closed_pools()[super.pool_id] = engine.committed_by_lane(); }));
 }
 
 void OpenEngines::remove(Engine& engine) {
@@ -59,7 +89,10 @@ bool OpenEngines::has_ended(const TxnName& part) {
   const std::lock_guard lock(pm::process_locks.engines);
   std::size_t count = 0;
   const Engine* const engine = find(part.pool_id, count);
-  return count == 1 && engine->ended(part);
+  if (count != 0) return count == 1 && engine->ended(part);
+  const auto closed = closed_pools().find(part.pool_id);
+  return closed != closed_pools().end() && part.lane < closed->second.size() &&
+         closed->second[part.lane] >= part.sequence;
 }
 
 bool OpenEngines::sync(std::uint64_t pool_id) {
@@ -67,6 +100,7 @@ bool OpenEngines::sync(std::uint64_t pool_id) {
   const std::lock_guard lock(pm::process_locks.engines);
   std::size_t count = 0;
   Engine* const engine = find(pool_id, count);
+  if (count == 0) return closed_pools().count(pool_id) != 0;
   return count == 1 && engine->file().acknowledge(Durability::sync) == Status::ok;
 }
 

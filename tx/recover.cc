@@ -349,6 +349,13 @@ bool Engine::ended(const TxnName& mine) const {
              mine.sequence;
 }
 
+std::vector<std::uint64_t> Engine::committed_by_lane() const {
+  std::vector<std::uint64_t> committed;
+  committed.reserve(lanes_.all().size());
+  for (const auto& lane : lanes_.all()) committed.push_back(tx_line(*lane).committed.number());
+  return committed;
+}
+
 // The line that it looks for is stable: its part has not ended. Others may change meanwhile.
 Verdict Engine::verdict(const TxnName& mine, const TxnName& part) const {
   if (!ended(mine)) return Verdict::not_reached;

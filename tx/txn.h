@@ -137,6 +137,10 @@ class Txn {
 
   const TxnStats& stats() const { return stats_; }
 
+  // --- for a quiescent pool ----------------------------------------------------------------------
+  const Decisions& decisions() const { return decisions_; }
+  void forget_pool(std::uint64_t pool_id);
+
  private:
   friend class Joint;
   TxnName name() const { return {file_.superblock().pool_id, lane_.id.value, log_.sequence()}; }

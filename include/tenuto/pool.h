@@ -325,6 +325,11 @@ class TENUTO_API Pool {
   // call holds (256 MiB on medium journal). ok | read_only | corrupt | io | closed.
   Status trim();
 
+  // That pool is lost: erases what it may still ask (PoolInfo::pools_waited_for). Coming back in
+  // doubt, it would undo what this pool committed. REQUIRES: no other thread is in a call. ok |
+  // busy (an object transaction is open) | invalid_argument (that pool is open) | read_only | io.
+  Status forget_pool(std::uint64_t pool_id);
+
   // What the program allocated and lost: objects that neither the root object nor a walk by type
   // leads to (tenuto/garbage.h). With options.free they are freed, 256 at a time, each time in one
   // transaction: durable and atomic. REQUIRES: no other thread is in a call of the pool, and no

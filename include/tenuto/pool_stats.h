@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tenuto/numa.h"
 #include "tenuto/pool_options.h"
@@ -108,6 +109,7 @@ struct PoolInfo {
   std::uint64_t rolled_back = 0;    // transactions undone by recovery
   // Parts of transactions over several pools that this pool decided, and that may still ask.
   std::uint64_t decisions_waiting = 0;
+  std::vector<std::uint64_t> pools_waited_for;  // the pools of those found by this open, by id
   // The pool's journal, on any medium. The call looks at the file.
   std::uint64_t journal_id = 0;    // 0: the pool never had a journal
   std::string journal_path;        // where an open with these options looks for it

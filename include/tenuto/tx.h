@@ -30,8 +30,8 @@
 // (tx/README.md). After a crash a part that was prepared asks it. So that pool must be open in the
 // same process first. Else the open of the other returns in_doubt and ends nothing, and its report
 // names the pool. Pool::open_all finds the order, and PoolOptions::in_doubt ends it without the
-// other pool. A pool keeps what it decided until the others have ended it; it looks for that when
-// it closes, so close pools in the order of their ids (PoolInfo::decisions_waiting).
+// other pool. A pool keeps what it decided until the others have ended it, or for good if such a
+// pool is lost (PoolInfo::pools_waited_for, Pool::forget_pool).
 //
 // A commit may also return full or in_doubt (no room or memory to note the decision: everything is
 // undone). How it is durable is the option of the pool that leads. Pools that are in a transaction

@@ -200,6 +200,9 @@ tenuto_status tenuto_pool_health(const tenuto_pool* pool, char** message) {
 tenuto_status tenuto_pool_trim(tenuto_pool* pool) {
   return pool == nullptr ? TENUTO_INVALID_ARGUMENT : give(pool->pool->trim());
 }
+tenuto_status tenuto_pool_forget_pool(tenuto_pool* pool, uint64_t pool_id) {
+  return pool == nullptr ? TENUTO_INVALID_ARGUMENT : give(pool->pool->forget_pool(pool_id));
+}
 tenuto_status tenuto_pool_validate(const tenuto_pool* pool, char** message) {
   if (pool == nullptr) return give(Status::invalid_argument, {}, message);
   Report report;

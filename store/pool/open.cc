@@ -129,6 +129,7 @@ Status PoolImpl::attach(bool clean, const PoolOptions& options, Report* report) 
 Status PoolImpl::recover(Report* report) {
   if (!was_clean) TENUTO_TRY(heap->replay_intents(report));
   TENUTO_TRY(engine->recover(report, &rolled_back, in_doubt));
+  waited_for = engine->pools_waited_for();
   // After a crash only the store knows which blocks are its own. After a clean close the bits of
   // these blocks are durable, and the trees are not needed until the store is opened.
   if (!was_clean) TENUTO_TRY(open_store(report));
@@ -181,7 +182,9 @@ Status PoolImpl::close() {
               "noted; the next open recovers");
     return file->acknowledge(Durability::sync);
   }
-  return file->set_state(pm::PoolState::clean);
+  TENUTO_TRY(file->set_state(pm::PoolState::clean));
+  tx::OpenEngines::closed(*engine);
+  return Status::ok;
 }
 
 // What the next open will read is restored where DRAM has it (heap/guard.h). The bits of an open

@@ -313,6 +313,7 @@ PoolInfo Pool::info() const {
   i.leaked_frames = impl_->leaked_frames;
   i.rolled_back = impl_->rolled_back;
   i.decisions_waiting = impl_->engine->stats().decisions;
+  i.pools_waited_for = impl_->waited_for;
   i.journal_id = file.superblock().journal_id;
   i.journal_path = file.journal_place();
   i.journal_last_place = file.journal_last_place();
@@ -327,6 +328,15 @@ Status Pool::trim() {
   impl_->heap->trim();
   TENUTO_TRY(impl_->file->bad_pages());
   return impl_->file->poisoned();
+}
+
+Status Pool::forget_pool(std::uint64_t pool_id) {
+  TENUTO_TRY(usable(impl_.get()));
+  TENUTO_TRY(impl_->file->writable());
+  if (tx::OpenEngines::is_open(pool_id)) return Status::invalid_argument;
+  TENUTO_TRY(impl_->engine->forget_pool(pool_id));
+  std::erase(impl_->waited_for, pool_id);
+  return Status::ok;
 }
 
 Status Pool::sync() {

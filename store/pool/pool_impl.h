@@ -29,6 +29,7 @@ struct PoolImpl {
   unsigned recovery_threads = 0;
   InDoubt in_doubt = InDoubt::ask;
   Durability durability = Durability::sync;  // of calls that have no option for it
+  std::vector<std::uint64_t> waited_for;     // pools that may ask what this one decided
   bool was_clean = true;
   double recovery_ms = 0;
   double collect_ms = 0;  // of it

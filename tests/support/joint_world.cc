@@ -193,7 +193,12 @@ Status JointCrash::Pools::put(JointOp op, std::size_t i, tx::Txn& txn, const Joi
 
 Status JointCrash::Pools::perform(JointOp op, const JointState& after) {
   if (op == JointOp::limbo) {
-    for (TxParts& p : parts) TENUTO_TRY(p.engine->drain());
+    const std::uint64_t id =
+        parts.back().file->superblock().pool_id;  // all of its parts have ended
+    for (TxParts& p : parts) {
+      TENUTO_TRY(p.engine->forget_pool(id));
+      TENUTO_TRY(p.engine->drain());
+    }
     return Status::ok;
   }
   const bool last_leads = op == JointOp::other_led || op == JointOp::count;

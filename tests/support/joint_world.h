@@ -29,7 +29,7 @@ enum class JointOp {
   append,       // overwritten bytes in the pool that leads, a word in the others
   undone,       // add and make, and an abort by the leader
   part_undone,  // the same, and an abort by a part
-  limbo,        // gives back what the lanes keep, log frames and decisions too
+  limbo,        // forgets the last pool, and gives back what the lanes keep, log frames too
 };
 using JointScript = std::vector<JointOp>;
 

@@ -15,19 +15,23 @@
 
 namespace tenuto::test {
 
-// A path in shared memory, unlinked before and afterwards.
+// A path in shared memory, of a pool file. It and its journal are unlinked before and afterwards.
 class TempPath {
  public:
   explicit TempPath(const std::string& name)
       : path_("/dev/shm/tenuto-test-" + std::to_string(::getpid()) + "-" + name) {
-    ::unlink(path_.c_str());
+    remove();
   }
-  ~TempPath() { ::unlink(path_.c_str()); }
+  ~TempPath() { remove(); }
   TempPath(const TempPath&) = delete;
   TempPath& operator=(const TempPath&) = delete;
   const std::string& str() const { return path_; }
 
  private:
+  void remove() const {
+    ::unlink(path_.c_str());
+    ::unlink((path_ + ".journal").c_str());
+  }
   std::string path_;
 };
 

@@ -286,6 +286,20 @@ TEST_F(NoMemoryObjects, a_threads_first_transactions_free) {
   }
 }
 
+TEST_F(NoMemoryObjects, a_threads_first_frees) {
+  for (const Consistency c : {Consistency::log, Consistency::gc, Consistency::internal}) {
+    options_.consistency = c;
+    for (const std::uint64_t bytes : {std::uint64_t{100}, kExtent}) {
+      const auto free_one = [&] { ASSERT_EQ(p_.heap->free_from(o().block[3]), Status::ok); };
+      const auto before = [&] {
+        fresh();
+        allocate(o().block, 10, bytes);
+      };
+      fail_each_allocation(before, in_a_thread(free_one), [&] { expect_what_is_named(); });
+    }
+  }
+}
+
 // Many more entries than a chunk of the extents' log holds: chunks are begun, dropped whole, and
 // compacted.
 TEST_F(NoMemoryObjects, extents_come_and_go) {

@@ -193,11 +193,12 @@ template <class Word>
     return detach_one<Word>(mine(), e);
   TENUTO_TRY(check_canary(e.block, e.bytes));
   if (!gc && !internal) return detach_one<Word>(mine(), e);
+  LaneHeap& h = mine();  // before the claim, as a thread's first call may find no memory
   if (!claim(e.block, {e.slab, e.index})) return Status::invalid_argument;
   if (gc) {
-    detach_gc<Word>(mine(), e);
+    detach_gc<Word>(h, e);
   } else {
-    detach_internal<Word>(mine(), &e, 1);
+    detach_internal<Word>(h, &e, 1);
   }
   return Status::ok;
 }

@@ -286,6 +286,25 @@ TEST_F(NoMemoryObjects, a_threads_first_transactions_free) {
   }
 }
 
+TEST_F(NoMemoryObjects, a_transaction_with_savepoints_ends) {
+  for (const bool commits : {true, false}) {
+    every_allocation_fails_once(
+        [&] { allocate(o().block, 10, 100); },
+        [&] {
+          Transaction tx(p_.engine->mine());
+          const auto change = [&]() -> Status {
+            TENUTO_TRY(remove(tx, o().block[1]));
+            TENUTO_TRY(put(tx, o().more[1], 200));
+            return Status::conflict;
+          };
+          ASSERT_EQ(tx.attempt(change), Status::conflict);
+          ASSERT_EQ(put(tx, o().more[2], 200), Status::ok);
+          allocate_once();
+          commits ? commit(tx) : abort(tx);
+        });
+  }
+}
+
 TEST_F(NoMemoryObjects, a_threads_first_frees) {
   for (const Consistency c : {Consistency::log, Consistency::gc, Consistency::internal}) {
     options_.consistency = c;

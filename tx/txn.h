@@ -169,6 +169,7 @@ class Txn {
   void take_over(PoolOffset block, std::uint64_t bytes, bool typed);
   void look_for_mistakes(const char* when);
   void roll_back();
+  void end_state(bool committed) noexcept;
   void end(bool committed);
   void call_back(bool committed);
   template <class Mutex>

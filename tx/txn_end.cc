@@ -113,7 +113,8 @@ Status Txn::acknowledge(Durability d) {
   return s;
 }
 
-void Txn::end(bool committed) {
+// Needs no memory. An exception here would leave the locks held and the transaction open.
+void Txn::end_state(bool committed) noexcept {
   const auto count = [](std::atomic<std::uint64_t>& n, std::uint64_t more) {
     n.store(n.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
   };
@@ -138,6 +139,10 @@ void Txn::end(bool committed) {
     if (limbo_.empty()) trim(kFramesKept);
     stats_.frames.store(log_.frames(), std::memory_order_relaxed);
   }
+}
+
+void Txn::end(bool committed) {
+  end_state(committed);
   if (on_commit_.empty() && on_abort_.empty()) [[likely]] {
     end_locks();
   } else {

@@ -10,7 +10,7 @@ namespace tenuto::test {
 namespace {
 
 void expect_sound(const ContainerScript& script) {
-  for (std::uint64_t seed = 1; seed <= tx_scaled(1); ++seed) {
+  for (std::uint64_t seed = 1; seed <= crash_scaled(1); ++seed) {
     const CrashResult r = ContainerCrash(script, seed).run(container_crash_options());
     EXPECT_TRUE(r.ok()) << "seed " << seed << "\n" << r.text();
     std::printf("seed %llu: %llu points, %llu states, %llu in recovery, %llu checks, %.1f s\n",

@@ -247,9 +247,9 @@ class Damage : public testing::Test {
 };
 
 TEST_F(Damage, a_flipped_bit_is_harmless_or_reported) {
-  judge_all(Flips(), kSanitized ? 1009 : 251);
+  judge_all(Flips(), kSanitized ? 1009 : 503);
 }
-TEST_F(Damage, a_zeroed_line_is_harmless_or_reported) { judge_all(ZeroedLines(), 3); }
+TEST_F(Damage, a_zeroed_line_is_harmless_or_reported) { judge_all(ZeroedLines(), 5); }
 TEST_F(Damage, a_zeroed_page_is_harmless_or_reported) { judge_all(ZeroedPages(), 1); }
 TEST_F(Damage, a_page_at_the_place_of_another_is_harmless_or_reported) {
   judge_all(MovedPages(), 13);

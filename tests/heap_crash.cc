@@ -14,7 +14,7 @@ namespace {
 
 void expect_sound(const std::string& name, std::size_t seeds = 1) {
   const HeapScript& s = heap_script(name);
-  for (std::uint64_t seed = 1; seed <= scaled(seeds); ++seed) {
+  for (std::uint64_t seed = 1; seed <= crash_scaled(seeds); ++seed) {
     CrashOptions o = crash_options(s);
     o.seed = seed;
     const CrashResult r = run(s, o);

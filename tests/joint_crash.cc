@@ -41,8 +41,8 @@ TEST(joint_crash, an_abort_is_in_both_pools) {
 
 TEST(joint_crash, logs_that_overflow_are_prepared_too) {
   CrashOptions o = joint_crash_options();  // 50 lines are stored and not fenced at many points
-  o.product_max = o.samples_max = tx_scaled(6);
-  o.recovery_states_max = tx_scaled(2);
+  o.product_max = o.samples_max = crash_scaled(6);
+  o.recovery_states_max = crash_scaled(2);
   o.points_percent = 25;
   expect_explored(JointCrash(kJointLogs, 2).run(o),
                   {kReady, kPrepared, kDecision, kParts, kFrame, kTrim});

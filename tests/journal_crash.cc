@@ -65,7 +65,8 @@ class JournalCrash : public testing::TestWithParam<Subject> {};
 
 TEST_P(JournalCrash, every_cut_leaves_a_state_that_recovers) {
   const std::uint64_t each = journal_events_per_cut;
-  if (scaled(each) > each) journal_events_per_cut = std::max(1ul, each * each / scaled(each));
+  if (crash_scaled(each) > each)
+    journal_events_per_cut = std::max(1ul, each * each / crash_scaled(each));
   journal_cuts = {};
   for (const std::uint64_t seed : {1, 2}) EXPECT_EQ(found_in(GetParam(), seed), "") << seed;
   journal_events_per_cut = each;

@@ -15,7 +15,6 @@
 
 #include "support/each_allocation.h"
 #include "support/tx_parts.h"
-#include "tx/ranges.h"
 
 namespace tenuto::test {
 namespace {
@@ -288,20 +287,19 @@ TEST_F(NoMemoryObjects, a_threads_first_transactions_free) {
 
 TEST_F(NoMemoryObjects, a_transaction_with_savepoints_ends) {
   for (const bool commits : {true, false}) {
-    every_allocation_fails_once(
-        [&] { allocate(o().block, 10, 100); },
-        [&] {
-          Transaction tx(p_.engine->mine());
-          const auto change = [&]() -> Status {
-            TENUTO_TRY(remove(tx, o().block[1]));
-            TENUTO_TRY(put(tx, o().more[1], 200));
-            return Status::conflict;
-          };
-          ASSERT_EQ(tx.attempt(change), Status::conflict);
-          ASSERT_EQ(put(tx, o().more[2], 200), Status::ok);
-          allocate_once();
-          commits ? commit(tx) : abort(tx);
-        });
+    every_allocation_fails_once([&] { allocate(o().block, 10, 100); },
+                                [&] {
+                                  Transaction tx(p_.engine->mine());
+                                  const auto change = [&]() -> Status {
+                                    TENUTO_TRY(remove(tx, o().block[1]));
+                                    TENUTO_TRY(put(tx, o().more[1], 200));
+                                    return Status::conflict;
+                                  };
+                                  ASSERT_EQ(tx.attempt(change), Status::conflict);
+                                  ASSERT_EQ(put(tx, o().more[2], 200), Status::ok);
+                                  allocate_once();
+                                  commits ? commit(tx) : abort(tx);
+                                });
   }
 }
 
@@ -484,33 +482,6 @@ TEST_F(NoMemoryObjects, cached_blocks_make_way_for_an_evacuation) {
                   blocks.size() * 112 + p_.heap->usable_size(p_.file->offset_of(&o())));
         for (const PoolOffset b : blocks) p_.heap->release(b);
       });
-}
-
-// After a failure the set of ranges is as it was.
-TEST(NoMemoryRanges, an_insert_is_done_or_not) {
-  for (const bool forward : {true, false}) {
-    for (long n = 1;; ++n) {
-      SCOPED_TRACE("allocation " + std::to_string(n));
-      tx::RangeSet set;
-      fail_allocation(n);
-      std::size_t there = 0;
-      for (std::uint64_t i = 0; i < 1500; ++i) {
-        const std::uint64_t at = 32 * (forward ? i * 7 % 1500 : 1500 - i);
-        try {
-          set.make_room();
-        } catch (const std::bad_alloc&) {
-          EXPECT_EQ(set.size(), there);
-          set.make_room();
-        }
-        ASSERT_FALSE(set.at(at).inside);
-        const long left = allocations_left();
-        set.insert({at, at + 8});
-        ASSERT_EQ(allocations_left(), left);
-        ASSERT_EQ(set.size(), ++there);
-      }
-      if (!failed_allocation()) break;
-    }
-  }
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct Fence {
 // Expects that every named fence was crashed at.
 void expect_sound(const Script& script, const std::vector<Fence>& fences) {
   std::vector<bool> explored(fences.size(), false);
-  for (std::uint64_t seed = 1; seed <= tx_scaled(1); ++seed) {
+  for (std::uint64_t seed = 1; seed <= crash_scaled(1); ++seed) {
     const CrashResult r = TxCrash(script, seed).run(tx_crash_options());
     EXPECT_TRUE(r.ok()) << "seed " << seed << "\n" << r.text();
     for (std::size_t i = 0; i < fences.size(); ++i) {
@@ -119,7 +119,7 @@ TEST(tx_crash, every_dropped_fence_is_found) {
       CrashOptions o = tx_crash_options();
       o.findings_max = 1;
       o.minimise = false;
-      o.recovery_states_max = tx_scaled(d.recovery_states);
+      o.recovery_states_max = crash_scaled(d.recovery_states);
       o.mutation = {Mutation::Kind::drop_fence, d.fence.first, d.fence.then, 0};
       found = !TxCrash(*d.script, seed).run(o).ok();
     }

@@ -205,7 +205,7 @@ void Actor::object_swap(Pool& pool, RootObject& root, const Step& s) {
 void Actor::object_tx(Pool& pool, RootObject& root, const Step& s) {
   const Words slots =
       slots_from(root, s.a[1] % static_cast<std::int64_t>(kPlain), s.a[2], s.a[3] != 0);
-  if (slots.empty()) return;
+  if (slots.empty() || (world_.story.side != 0 && !world_.store[store_].side)) return;
   Words words = {s.a[3] != 0, s.a[5] != 0, type_of(s.a[4])};
   for (const std::uint64_t slot : slots) {
     const std::uint64_t bytes = size_of(static_cast<std::int64_t>(64 + slot % 7 * 100));
@@ -215,7 +215,7 @@ void Actor::object_tx(Pool& pool, RootObject& root, const Step& s) {
   static std::mutex held;
   begin(words);
   const std::uint64_t status = call([&] {
-    return pool.run([&](Transaction& tx) -> Status {
+    return run_over(pool, words, [&](Transaction& tx) -> Status {
       TENUTO_TRY(tx.lock(held));
       if (s.a[2] % 2 == 0) {
         TENUTO_TRY(tx.on_commit([&] { ++committed; }));
@@ -233,6 +233,35 @@ void Actor::object_tx(Pool& pool, RootObject& root, const Step& s) {
     });
   });
   end(status, {committed, aborted});
+}
+
+Status Actor::run_over(Pool& pool, const Words& words,
+                       const std::function<Status(Transaction&)>& body) {
+  std::optional<Pool>& side = world_.store[store_].side;
+  if (world_.story.side == 0) return pool.run(body);
+  const auto root = side->root<SideRoot>(kSideLayout);
+  if (!root) return root.error();
+  const bool side_leads = words.size() % 4 != 1;  // an odd number of slots
+  return (side_leads ? *side : pool).run([&](Transaction& first) -> Status {
+    Transaction part(side_leads ? pool : *side, first);
+    TENUTO_TRY(part.status());
+    TENUTO_TRY(body(side_leads ? part : first));
+    TENUTO_TRY(stamp_side(side_leads ? first : part, **root, words));
+    return part.commit();
+  });
+}
+
+// REQUIRES: the caller holds a lock, since all threads replace the one block.
+Status Actor::stamp_side(Transaction& tx, SideRoot& side, const Words& words) {
+  for (std::size_t i = 3; i < words.size(); i += 2) side.stamp[words[i]] = words[i + 1];
+  if (world_.story.consistency == 3) return tx.status();
+  const auto made = tx.alloc(kSideBlock);
+  if (!made) return made.error();
+  fill_block(*made, kSideBlock, words.back());
+  TENUTO_TRY(tx.add(side.last));
+  if (side.last) TENUTO_TRY(tx.free(side.last.get()));
+  side.last = static_cast<std::uint64_t*>(*made);
+  return tx.status();
 }
 
 Status Actor::change_objects(Transaction& tx, RootObject& root, const Step& s, const Words& words) {

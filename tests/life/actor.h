@@ -1,6 +1,7 @@
 // A thread of a life: makes the steps that it is given, and records each call.
 #pragma once
 
+#include <functional>
 #include <new>
 #include <string>
 #include <utility>
@@ -129,6 +130,9 @@ class Actor {
   void object_resize(Pool& pool, RootObject& root, const Step& s);
   void object_swap(Pool& pool, RootObject& root, const Step& s);
   void object_tx(Pool& pool, RootObject& root, const Step& s);
+  // The transaction over objects, in one pool or, with Story::side, over two.
+  Status run_over(Pool& pool, const Words& words, const std::function<Status(Transaction&)>& body);
+  Status stamp_side(Transaction& tx, SideRoot& side, const Words& words);
   Status change_objects(Transaction& tx, RootObject& root, const Step& s, const Words& words);
   void object_walk(Pool& pool, RootObject& root, const Step& s);
   void look_at_objects(Pool& pool, bool fresh, Words& words);

@@ -38,7 +38,9 @@ std::string text_of(const Op& op) {
   return t;
 }
 
-bool uncertain(const Op& op) { return op.pending() || op.status == kThrew || op.is(Status::io); }
+bool uncertain(const Op& op) {
+  return op.pending() || op.status == kThrew || op.is(Status::io) || op.is(Status::in_doubt);
+}
 
 std::string Applying::wrong(const std::string& why) const { return text_of(op) + ": " + why; }
 
@@ -64,7 +66,7 @@ bool Applying::refused(std::string& why) const {
   if (op.ok()) return false;
   if (rules.read_only && op.is(Status::read_only)) return true;
   if (rules.faulted && (op.is(Status::read_only) || op.is(Status::full) || op.is(Status::corrupt) ||
-                        op.is(Status::busy))) {
+                        op.is(Status::busy) || op.is(Status::in_doubt))) {
     return true;
   }
   if (!op.is(Status::full)) return false;

@@ -54,6 +54,7 @@ void Maker::draw_life(std::uint64_t seed, const Wanted& wanted) {
   story_.canaries = heap.below(3) == 0 ? 1 : 0;
   static constexpr std::uint64_t kWear[] = {0, 0, 0, 1, 2, 3, 100};
   story_.wear = kWear[heap.below(7)];
+  story_.side = heap.below(3) == 0 ? 1 : 0;
   two_stores_ = one_in(6);
   hot_ = static_cast<std::uint64_t>(4 + below(60));
   near_ = static_cast<std::uint64_t>(below(kKeys / 2));
@@ -185,7 +186,9 @@ void Maker::end() {
     case 1: {
       const N by = below(3);
       add(Verb::kill_soon, {by, by == 2 ? 1 + below(20'000) : 1 + below(by == 0 ? 400 : 40)});
-      for (N i = below(20); i > 0; --i) one_in(2) ? write() : many();
+      for (N i = below(20); i > 0; --i) {
+        story_.side != 0 ? objects() : one_in(2) ? write() : many();
+      }
       add(Verb::leave, {1});
       break;
     }

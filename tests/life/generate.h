@@ -14,6 +14,7 @@ enum class Kind : std::uint8_t {
   few,       // two to four groups of calls on very few keys, names and handles
   meetings,  // the same with threads at once: a common setup, then a few calls of each thread meet
   places,    // short spells: other paths, copies put back whole or in part, unclean ends
+  pools,     // transactions over objects in two pools, and unclean ends
   held,      // a small pool, written over and over while threads and handles rest
   kKinds
 };

@@ -283,7 +283,7 @@ void Maker::objects() {
   const N s = store(), at = below(kObjects), type = below(4);
   const N count = one_in(3) ? 1 + below(120) : 1;
   const N bytes = below(one_in(8) ? 300'000 : 2000);
-  switch (below(12)) {
+  switch (story_.side != 0 && one_in(2) ? 11 : below(12)) {
     case 0:
     case 1:
       return add(Verb::object_new, {s, at, bytes, count, type, one_in(3) ? 1 + below(3) : 0});

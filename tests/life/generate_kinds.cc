@@ -5,7 +5,7 @@
 namespace tenuto::life {
 namespace {
 
-constexpr const char* kKindNames[] = {"any", "whole", "few", "meetings", "places", "held"};
+constexpr const char* kKindNames[] = {"any", "whole", "few", "meetings", "places", "pools", "held"};
 static_assert(std::size(kKindNames) == static_cast<std::size_t>(Kind::kKinds));
 
 }  // namespace
@@ -14,7 +14,7 @@ const char* name_of(Kind kind) { return kKindNames[static_cast<std::size_t>(kind
 
 void Maker::draw_kind(Kind kind) {
   if (kind == Kind::any) {
-    static constexpr Kind kDrawn[] = {Kind::whole, Kind::whole, Kind::whole,  Kind::few,
+    static constexpr Kind kDrawn[] = {Kind::whole, Kind::whole, Kind::pools,  Kind::few,
                                       Kind::few,   Kind::held,  Kind::places, Kind::few};
     kind = kDrawn[random_.below(std::size(kDrawn))];
     if (kind == Kind::few && story_.at_once) kind = Kind::meetings;
@@ -26,6 +26,8 @@ void Maker::draw_kind(Kind kind) {
       return draw_meetings();
     case Kind::places:
       return draw_places();
+    case Kind::pools:
+      return draw_pools();
     case Kind::held:
       return draw_held();
     default:
@@ -100,6 +102,22 @@ void Maker::draw_places() {
   paths_ = true;
   handles_ = 2;
   length_ = 40 + random_.below(80);
+}
+
+void Maker::draw_pools() {
+  fond_ = {};
+  fond_[Group::kObjectCalls] = 8;
+  fond_[Group::kWrites] = 2;
+  fond_[Group::kMany] = random_.below(2);
+  fond_[Group::kUpkeep] = random_.below(2);
+  fond_[Group::kThreads] = random_.below(2);
+  fond_[Group::kForks] = one_in(4) ? 1 : 0;
+  fond_[Group::kEnds] = 1 + random_.below(2);
+  fond_[Group::kFaults] = one_in(3) ? 1 : 0;
+  story_.side = 1;
+  paths_ = false;
+  handles_ = 2;
+  length_ = 40 + random_.below(160);
 }
 
 void Maker::draw_held() {

@@ -48,7 +48,7 @@ Usage: tenuto-life [options]
   --medium M         cache, line, journal (default: all)
   --threads T        1 to 4 (default: any)
   --at-once 0|1      threads take turns, or run at once (default: both)
-  --kind K           whole, few, meetings, places, held (default: any)
+  --kind K           whole, few, meetings, places, pools, held (default: any)
   --without G,G      without these groups of calls (see below)
   --story FILE       runs this story
   --print            prints the story of the seed, and runs nothing

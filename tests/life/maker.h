@@ -101,6 +101,7 @@ class Maker {
   void draw_kind(Kind kind);
   void draw_few();
   void draw_places();
+  void draw_pools();
   void draw_held();
   void draw_meetings();
   void visit(bool ends);

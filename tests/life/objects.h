@@ -31,6 +31,15 @@ struct RootObject {
   }
 };
 
+// The root of the second pool (Story::side). What it holds follows from the stamps of the first: a
+// transaction that stamps slots there stamps them here, too.
+inline constexpr const char* kSideLayout = "side";
+struct SideRoot {
+  p<std::uint64_t> stamp[kObjects];
+  Ptr<std::uint64_t> last;  // made anew by each transaction, with its last stamp; internal: null
+};
+inline constexpr std::uint64_t kSideBlock = 72;  // bytes
+
 inline std::uint64_t word_of_block(std::uint64_t tag, std::size_t at) {
   return at == 0 || tag == 0 ? tag : (tag + at) * 0x9e3779b97f4a7c15ull;
 }

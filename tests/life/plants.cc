@@ -94,6 +94,11 @@ const std::vector<Plant>& plants() {
        Kind::any, Medium::journal},
       {"heap_closed_with_deferred_frees", "", "a close forgets the frees that wait", Kind::any,
        Medium::journal},
+      {"tx_part_not_prepared", "",
+       "a part of a transaction over two pools is undone without asking", Kind::pools,
+       Medium::journal},
+      {"tx_decision_not_synced", "", "a decision for another pool is not durable before its part",
+       Kind::pools, Medium::journal},
       {"heap_gc_forgets_what_is_reached", "", "a collection keeps nothing", Kind::any,
        Medium::cache},
   };

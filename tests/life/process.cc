@@ -49,6 +49,9 @@ std::string World::path_of(unsigned s, unsigned path) const {
 std::string World::journal_elsewhere(unsigned s) const {
   return folder + "/elsewhere" + std::to_string(s) + ".journal";
 }
+std::string World::side_of(unsigned s) const {
+  return folder + "/side" + std::to_string(s) + ".tnt";
+}
 std::string World::backup_of(unsigned to) const {
   return folder + "/backup" + std::to_string(to) + ".tnt";
 }
@@ -246,11 +249,13 @@ bool Process::close(unsigned s, std::size_t number) {
   StoreSlot& slot = world_.store[s];
   if (slot.store == nullptr) return true;
   drop_handles(s);
+  if (number % 3 == 0) slot.side.reset();  // before the store, after it, or with the process
   Recorder& record = actors_[0]->recorder();
   record.begin(Verb::close, number, s, {});
   const Status status = slot.store->close();
   for (Collection& c : slot.collection) c = {};
   slot.store.reset();
+  if (number % 3 == 1) slot.side.reset();
   record.end(status);
   return status == Status::ok;
 }
@@ -277,6 +282,7 @@ void Process::validate(unsigned s, std::size_t number) {
   }
   const bool lost = g && !g->lost.empty();
   if (lost && !world_.may_keep_others(slot.store->pool())) world_.broken("objects are lost");
+  check_side(s);
 }
 
 // Steps that end the process, or concern other processes.
@@ -307,6 +313,7 @@ void Process::at_exit_for_forked() {
       for (Collection& c : slot.collection) c = {};
       slot.store.reset();
     }
+    close_sides();
   };
 }
 
@@ -316,6 +323,7 @@ void Process::leave(std::int64_t how, std::size_t number) {
   world_.shared.call[0].store(static_cast<std::uint32_t>(Verb::leave) + 1);
   const auto close_all = [this, number] {
     for (unsigned s = 0; s < kStores; ++s) close(s, number);
+    close_sides();
   };
   const auto ended = [this] { world_.shared.ended.store(1); };
   switch (how % 5) {

@@ -16,6 +16,10 @@ class Process {
   void open(const Step& step, std::size_t number);
   void open_unread(unsigned s, const StoreOptions& options);
   bool close(unsigned s, std::size_t number);
+  // process_side.cc
+  Status open_side(unsigned s);
+  void check_side(unsigned s);
+  void close_sides();
   void drop_handles(unsigned s);
   void validate(unsigned s, std::size_t number);
   void rest(const Step& step, std::size_t number);

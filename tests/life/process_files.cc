@@ -51,6 +51,8 @@ void Process::open(const Step& step, std::size_t number) {
     options.pool.on_mistake = [this](const Report& r) { world_.broken(r.text()); };
   }
   options.pool.read_only = step.a[2] != 0 && there;
+  // Of the two pools the one that decides must be open first. Either may be the one.
+  if (!options.pool.read_only) static_cast<void>(open_side(s));
   Report report;
   Recorder& record = actors_[0]->recorder();
   record.begin(Verb::open, number, s, {path, options.pool.read_only, there});
@@ -85,9 +87,13 @@ void Process::open(const Step& step, std::size_t number) {
   slot.path = path;
   slot.read_only = options.pool.read_only;
   world_.let_calls_be();
+  if (const Status side = slot.read_only ? Status::ok : open_side(s); side != Status::ok) {
+    world_.broken("the second pool does not open: " + std::string(status_name(side)));
+  }
   if (world_.story.consistency == 3) actors_[0]->reconcile_objects(slot.store->pool());
   world_.ask_for_time(s);
   actors_[0]->look(s, number, true);
+  check_side(s);
   if (world_.story.unread != 0 && !slot.read_only) open_unread(s, options);
 }
 
@@ -277,6 +283,7 @@ void Process::restore(const Step& step, std::size_t number) {
   const std::uint64_t journal = static_cast<std::uint64_t>(step.a[2]) % 4;
   std::error_code ignored;
   if (world_.store[s].store != nullptr || !fs::exists(copy_of(world_, s, 0, from), ignored)) return;
+  if (world_.story.side != 0) return;  // pools that belong together are restored together
   for (unsigned f = 0; f < kFiles; ++f) {
     const std::string file = file_of(world_, s, f), copy = copy_of(world_, s, f, from);
     if (f == 0 ? journal != 3 : journal == 0 || journal == 3) copy_or_remove(copy, file);
@@ -293,6 +300,7 @@ void Process::rescue(const Step& step, std::size_t number) {
   const std::string path = world_.path_of(s, 0), to = world_.folder + "/rescued.tnt";
   std::error_code ignored;
   if (world_.store[s].store != nullptr || !fs::exists(path, ignored)) return;
+  if (world_.story.side != 0) return;  // a rescue undoes what is in doubt, and an open asks
   fs::remove(to, ignored);
   RescueOptions options;
   options.pool = world_.options_of(s, 0).pool;
@@ -376,6 +384,7 @@ void Process::forked(std::int64_t how) {
         for (Collection& c : slot.collection) c = {};
         slot.store.reset();
       }
+      close_sides();
       ::_exit(0);
     case 2:  // exits, which destroys static objects
       at_exit_for_forked();

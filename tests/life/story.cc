@@ -56,6 +56,7 @@ constexpr Option kOptions[] = {
     {"canaries", [](const Story& s) { return s.canaries; },
      [](Story& s, std::uint64_t n) { s.canaries = n; }},
     {"wear", [](const Story& s) { return s.wear; }, [](Story& s, std::uint64_t n) { s.wear = n; }},
+    {"side", [](const Story& s) { return s.side; }, [](Story& s, std::uint64_t n) { s.side = n; }},
     {"unread", [](const Story& s) { return s.unread; },
      [](Story& s, std::uint64_t n) { s.unread = n; }},
 };

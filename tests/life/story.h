@@ -82,6 +82,8 @@ struct Story {
   // After each look the store is closed and opened again, so that the spell begins with leaves that
   // no thread has come to.
   std::uint64_t unread = 0;
+  // A second pool beside each store: transactions over objects are over both (process_side.cc).
+  std::uint64_t side = 0;
   std::vector<Step> steps;
 };
 

@@ -15,6 +15,7 @@
 #include "story.h"
 #include "tenuto/collection.h"
 #include "tenuto/kv.h"
+#include "tenuto/pool.h"
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
 #include "texts.h"
@@ -29,6 +30,7 @@ struct StoreSlot {
   unsigned path = 0;
   bool read_only = false;
   bool opened = false;                  // this process has opened it at some time
+  std::optional<Pool> side;             // the second pool (Story::side)
   Collection collection[kCollections];  // guarded by World::mu
 };
 
@@ -75,6 +77,7 @@ struct World {
 
   std::string path_of(unsigned s, unsigned path) const;
   std::string journal_elsewhere(unsigned s) const;
+  std::string side_of(unsigned s) const;
   std::string backup_of(unsigned to) const;
   StoreOptions options_of(unsigned s, unsigned path) const;
   std::uint64_t fresh() { return shared.fresh.fetch_add(1) + 1; }

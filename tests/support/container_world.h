@@ -64,9 +64,9 @@ inline const ContainerScript kQueueChanges = {
 
 inline CrashOptions container_crash_options() {
   CrashOptions o;
-  o.product_max = tx_scaled(16);
-  o.samples_max = tx_scaled(12);
-  o.recovery_states_max = tx_scaled(1);
+  o.product_max = crash_scaled(16);
+  o.samples_max = crash_scaled(12);
+  o.recovery_states_max = crash_scaled(1);
   o.recovery_depth = 1;  // recovery is that of tx, which tx_crash explores
   o.points_percent = 10;
   return o;

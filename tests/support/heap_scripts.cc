@@ -347,14 +347,14 @@ PoolOptions options_of(const HeapScript& s) {
 
 CrashOptions crash_options(const HeapScript& s) {
   CrashOptions o;
-  o.product_max = scaled(100);
-  o.samples_max = scaled(40);
-  o.recovery_states_max = scaled(4);
+  o.product_max = crash_scaled(100);
+  o.samples_max = crash_scaled(40);
+  o.recovery_states_max = crash_scaled(4);
   o.points_percent = s.points_percent;
   o.switch_every = s.switch_every;
   if (s.slow) {
-    o.product_max = o.samples_max = scaled(20);
-    o.recovery_states_max = scaled(1);
+    o.product_max = o.samples_max = crash_scaled(20);
+    o.recovery_states_max = crash_scaled(1);
   }
   o.locked_instructions_fence = s.locked_instructions_fence;
   return o;
@@ -370,11 +370,6 @@ CrashResult run(const HeapScript& s, const CrashOptions& crash) {
         s.body(session, c);
       },
       [&](const CrashImage& image) { return check_heap_world(image, model, options); });
-}
-
-std::size_t scaled(std::size_t n) {
-  static const char* const text = std::getenv("TENUTO_CRASH_SCALE");
-  return static_cast<std::size_t>(static_cast<double>(n) * (text == nullptr ? 1 : std::atof(text)));
 }
 
 }  // namespace tenuto::test

@@ -1,13 +1,14 @@
 // The scripts of heap_crash.cc and heap_mutants_crash.cc: what happens to a small heap world while
 // the explorer cuts the power.
 //
-// TENUTO_CRASH_SCALE multiplies the number of seeds and of sampled crash states (default 1).
+// TENUTO_CRASH_SCALE multiplies the number of seeds and of sampled crash states (crash_scale.h).
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "support/crash_scale.h"
 #include "support/heap_world.h"
 #include "tenuto/crash.h"
 
@@ -39,6 +40,5 @@ void add_typed_scripts(std::vector<HeapScript>& all);      // heap_typed_scripts
 const HeapScript& heap_script(const std::string& name);
 CrashOptions crash_options(const HeapScript& s);
 CrashResult run(const HeapScript& s, const CrashOptions& crash);
-std::size_t scaled(std::size_t n);
 
 }  // namespace tenuto::test

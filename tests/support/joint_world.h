@@ -81,9 +81,9 @@ class JointCrash {
 // Two files have twice the states. TENUTO_CRASH_SCALE as for tx_crash_options().
 inline CrashOptions joint_crash_options() {
   CrashOptions o = tx_crash_options();
-  o.product_max = tx_scaled(50);
-  o.samples_max = tx_scaled(15);
-  o.recovery_states_max = tx_scaled(3);
+  o.product_max = crash_scaled(50);
+  o.samples_max = crash_scaled(15);
+  o.recovery_states_max = crash_scaled(3);
   return o;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "support/crash_scale.h"
 #include "support/explored_medium.h"
 
 namespace tenuto::test {
@@ -13,11 +14,6 @@ namespace tenuto::test {
 namespace {
 
 using Records = KvCrash::Records;
-
-std::size_t scaled(std::size_t n) {
-  static const char* const text = std::getenv("TENUTO_CRASH_SCALE");
-  return static_cast<std::size_t>(static_cast<double>(n) * (text == nullptr ? 1 : std::atof(text)));
-}
 
 void apply(Records& records, const KvStep& step) {
   for (const auto& [key, value] : step) {
@@ -156,16 +152,16 @@ std::string KvCrash::difference(const Records& found, const Records& after) cons
 
 CrashOptions kv_crash_options() {
   CrashOptions o;
-  o.product_max = scaled(60);
-  o.samples_max = scaled(20);
-  o.recovery_states_max = scaled(2);
+  o.product_max = crash_scaled(60);
+  o.samples_max = crash_scaled(20);
+  o.recovery_states_max = crash_scaled(2);
   return o;
 }
 
 CrashOptions kv_bulk_options() {
   CrashOptions o = kv_crash_options();
-  o.product_max = scaled(12);
-  o.samples_max = scaled(8);
+  o.product_max = crash_scaled(12);
+  o.samples_max = crash_scaled(8);
   o.recovery_depth = 1;
   return o;
 }
@@ -180,7 +176,7 @@ CrashOptions kv_moved_options() {
 CrashOptions kv_compaction_options() {
   CrashOptions o = kv_bulk_options();
   o.recovery_depth = 0;  // kv_batches crashes the same recovery
-  o.points_percent = std::min<std::uint32_t>(100, static_cast<std::uint32_t>(scaled(40)));
+  o.points_percent = std::min<std::uint32_t>(100, static_cast<std::uint32_t>(crash_scaled(40)));
   return o;
 }
 

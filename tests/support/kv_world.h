@@ -1,7 +1,7 @@
 // A small store under the crash explorer: scripts of steps, each judged against the exact model.
 // kv_crash.cc uses it and, with planted mistakes, planted_crash.cc.
 //
-// TENUTO_CRASH_SCALE multiplies the sampled crash states (default 1).
+// TENUTO_CRASH_SCALE multiplies the sampled crash states (crash_scale.h).
 #pragma once
 
 #include <map>

@@ -174,9 +174,9 @@ CrashResult MapsCrash::run(const CrashOptions& options) const {
 
 CrashOptions maps_crash_options() {
   CrashOptions o;
-  o.product_max = tx_scaled(20);
-  o.samples_max = tx_scaled(10);
-  o.recovery_states_max = tx_scaled(1);  // tx_crash is for recovery
+  o.product_max = crash_scaled(20);
+  o.samples_max = crash_scaled(10);
+  o.recovery_states_max = crash_scaled(1);  // tx_crash is for recovery
   o.recovery_depth = 1;
   o.points_percent = 50;
   o.recover_twice = false;

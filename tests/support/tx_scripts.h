@@ -1,24 +1,20 @@
 // The scripts of tx_crash.cc and planted_crash.cc: transactions of all kinds on the small world.
 //
-// TENUTO_CRASH_SCALE multiplies the number of seeds and of sampled crash states (default 1).
+// TENUTO_CRASH_SCALE multiplies the number of seeds and of sampled crash states (crash_scale.h).
 #pragma once
 
 #include <cstdlib>
 
+#include "support/crash_scale.h"
 #include "support/tx_world.h"
 
 namespace tenuto::test {
 
-inline std::size_t tx_scaled(std::size_t n) {
-  static const char* const text = std::getenv("TENUTO_CRASH_SCALE");
-  return static_cast<std::size_t>(static_cast<double>(n) * (text == nullptr ? 1 : std::atof(text)));
-}
-
 inline CrashOptions tx_crash_options() {
   CrashOptions o;
-  o.product_max = tx_scaled(150);
-  o.samples_max = tx_scaled(50);
-  o.recovery_states_max = tx_scaled(5);
+  o.product_max = crash_scaled(150);
+  o.samples_max = crash_scaled(50);
+  o.recovery_states_max = crash_scaled(5);
   return o;
 }
 

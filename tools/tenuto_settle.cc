@@ -31,13 +31,13 @@ Error run_settle(const SettleArgs& args) {
   }
   std::vector<std::uint64_t> opened;
   for (const Pool& pool : *pools) opened.push_back(pool.info().pool_id);
+  if (args.lost && std::count(opened.begin(), opened.end(), *args.lost) != 0) {
+    return failed(Status::invalid_argument, "cannot forget a pool that is to be opened", "--forget",
+                  "leave out its path, or --forget");
+  }
   std::string json;
   Facts facts;
   for (Pool& pool : *pools) {
-    if (args.lost && std::count(opened.begin(), opened.end(), *args.lost) != 0) {
-      return failed(Status::invalid_argument, "cannot forget a pool that is to be opened",
-                    "--forget", "leave out its path, or --forget");
-    }
     if (const Status s = args.lost ? pool.forget_pool(*args.lost) : Status::ok; s != Status::ok) {
       return store_failed(s, "cannot forget a pool", pool.info().path);
     }

@@ -74,7 +74,7 @@ class Engine {
 
   // The pools whose parts may still ask this one, in order.
   std::vector<std::uint64_t> pools_waited_for() const;
-  // Erases what that pool may still ask. busy: a transaction is open.
+  // Erases what that pool may still ask, durably when it returns. busy: a transaction is open.
   Status forget_pool(std::uint64_t pool_id);
 
   // Checks the logs of all lanes. REQUIRES: quiescent.

@@ -274,6 +274,7 @@ void* tenuto_at(const tenuto_pool* pool, uint64_t offset);         /* NULL: offs
 tenuto_status tenuto_pool_sync(tenuto_pool* pool);
 tenuto_status tenuto_pool_health(const tenuto_pool* pool, char** message);
 tenuto_status tenuto_pool_trim(tenuto_pool* pool);
+/* That pool is lost. `tenuto settle` shows the ids of pools that may still ask this one. */
 tenuto_status tenuto_pool_forget_pool(tenuto_pool* pool, uint64_t pool_id);
 tenuto_status tenuto_pool_validate(const tenuto_pool* pool, char** message);
 tenuto_status tenuto_pool_get_info_sized(tenuto_pool* pool, tenuto_pool_info* info,

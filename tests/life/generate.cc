@@ -71,6 +71,7 @@ void Maker::draw_life(std::uint64_t seed, const Wanted& wanted) {
   system_faults_ = one_in(3);
   paths_ = fond_[Group::kFiles] != 0;
   draw_kind(wanted.kind);
+  if (fond_[Group::kFiles] != 0) story_.side = 0;  // copies and rescues of one of two pools
   paths_ = paths_ && (wanted.without >> Group::kFiles & 1) == 0;
   for (unsigned g = 1; g < Group::kGroups; ++g) {
     if ((wanted.without >> g & 1) != 0) fond_[g] = 0;

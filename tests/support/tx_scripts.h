@@ -3,8 +3,6 @@
 // TENUTO_CRASH_SCALE multiplies the number of seeds and of sampled crash states (crash_scale.h).
 #pragma once
 
-#include <cstdlib>
-
 #include "support/crash_scale.h"
 #include "support/tx_world.h"
 

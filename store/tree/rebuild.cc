@@ -1,6 +1,7 @@
-// How a tree is made empty, and how its shadow leaves and inner nodes are rebuilt at open. One
-// thread walks the chain of leaves once and reads one line of each leaf. Tasks behind it do in
-// parallel all that concerns a single leaf (oneTBB). So only the walk is serial.
+// How a tree is made empty, and how its inner nodes are rebuilt at open. One thread walks the chain
+// of leaves once and reads one line of each leaf. Tasks behind it do in parallel all that concerns
+// a single leaf (oneTBB). So only the walk is serial. Shadow leaves are made when a thread first
+// comes to a leaf (unmade.h).
 //
 // After a crash every leaf may be the left half of a split that got no further than `next`. So each
 // leaf is compared with its right neighbour. This needs no order among leaves: it changes only the
@@ -9,7 +10,7 @@
 // A clean close writes the tree's counts to the first leaf (of the default collection: to the head
 // page), in bytes that hold nothing else. They are used only if the pool is marked as closed, so a
 // torn count is never used. It also leaves an image of the leaves (image.h). An open that finds one
-// walks no chain; a leaf is then judged when a thread first comes there (unmade.h).
+// walks no chain, and a leaf is then judged when a thread first comes there.
 #include "store/tree/rebuild.h"
 
 #include <tbb/enumerable_thread_specific.h>
@@ -58,16 +59,16 @@ class Tree::Rebuild {
       if (report_ != nullptr) *report_ = first_report_;
       return first_status_;
     }
-    std::vector<void*> shadows;
+    std::vector<void*> leaves;
     std::vector<std::string> lows;
-    shadows.reserve(leaves_);
+    leaves.reserve(leaves_);
     lows.reserve(leaves_);
     for (Chunk& c : chunks_) {
       TENUTO_ASSERT(c.turn.load(std::memory_order_acquire) == Chunk::Turn::done);
-      for (std::size_t i = 0; i < c.count; ++i) shadows.push_back(&tree_.shadows_.of(c.at[i]));
+      leaves.insert(leaves.end(), c.unmade, c.unmade + c.count);
       std::move(c.lows.begin(), c.lows.end(), std::back_inserter(lows));
     }
-    tree_.index_.build(shadows, std::move(lows));
+    tree_.index_.build(leaves, std::move(lows));
     tree_.records_at_open_ = records_.load(std::memory_order_relaxed);
     return Status::ok;
   }
@@ -117,6 +118,7 @@ class Tree::Rebuild {
     PoolOffset at[kChunk];
     PoolOffset behind;  // 0: it ends with the last one
     std::size_t count = 0;
+    void* unmade[kChunk];  // UnmadeLeaf::child of each
     std::vector<std::string> lows;
     // A chunk is handed to a task and back. Atomic for the thread sanitizer: it does not see TBB's
     // own order, because its build does not instrument that library.
@@ -209,16 +211,18 @@ class Tree::Rebuild {
     if (!bitmap_sound(leaf)) return damaged(report, at, "leaf bitmap or fingerprints");
     if (!clean_)
       TENUTO_TRY(recover_leaf(leaf, at, i + 1 < c.count ? c.at[i + 1] : c.behind, reached, report));
-    ShadowLeaf& shadow = tree_.shadows_.fresh(at);
-    shadow.set_leaf(leaf);
     const std::uint64_t used = bitmap_of(leaf);
-    const unsigned bad = copy_slots(leaf, used, tree_.file_.bytes() - sizeof(RecordHead), shadow);
-    if (bad != kSlots) {
-      return damaged(report, at + kLineBytes + bad * sizeof(SlotWord), "slot of a leaf");
+    const std::uint64_t record_max = tree_.file_.bytes() - sizeof(RecordHead);
+    for (std::uint64_t rest = used; rest != 0; rest &= rest - 1) {
+      const int slot = std::countr_zero(rest);
+      const SlotWord word = leaf.slot[slot];
+      if (slot_wrong(word, leaf.head.fingerprint[slot], record_max)) {
+        const std::uint64_t before = kLineBytes + static_cast<unsigned>(slot) * sizeof(SlotWord);
+        return damaged(report, at + before, "slot of a leaf");
+      }
+      if (!clean_) reached.push_back(word.record());
     }
-    for (std::uint64_t rest = clean_ ? 0 : used; rest != 0; rest &= rest - 1) {
-      reached.push_back(leaf.slot[std::countr_zero(rest)].record());
-    }
+    c.unmade[i] = UnmadeLeaf::of(at, leaf.low.check).child();
     records_.fetch_add(std::popcount(used), std::memory_order_relaxed);
     return Status::ok;
   }

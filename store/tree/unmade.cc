@@ -17,9 +17,7 @@ unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_m
     const std::uint64_t in_use = used >> i & 1;
     const SlotWord word = read_word(leaf.slot[i]);
     const std::uint8_t fingerprint = fingerprints.of[i];
-    const std::uint64_t at = word.record().value;
-    const bool sound = word.sound() || TENUTO_PLANT("store_slot_word_not_checked");
-    const bool wrong = !sound || at < pm::kHeadBytes || at > record_max || fingerprint == 0;
+    const bool wrong = slot_wrong(word, fingerprint, record_max);
     bad |= (in_use & static_cast<std::uint64_t>(wrong)) << i;
     if (own) shadow.set_word(i, word);
     shadow.fingerprint[i].store(fingerprint, std::memory_order_relaxed);

@@ -1,5 +1,6 @@
-// Leaves without a shadow leaf. After a clean close the index begins with the image of its leaves
-// (image.h), and the shadow leaf of each is made by the first thread that comes there.
+// Leaves without a shadow leaf. An open makes the index from the image of the leaves (image.h), or
+// from the leaves themselves, and the shadow leaf of each is made by the first thread that comes
+// there.
 //
 // **One word in the place of a child pointer** says where the leaf is, and has a part of its
 // separator's checksum:
@@ -49,6 +50,12 @@ struct UnmadeLeaf {
 static_assert(UnmadeLeaf::of({0x1240}, 0x5678abcd).at().value == 0x1240);
 static_assert(UnmadeLeaf::of({0x1240}, 0x5678abcd).check() == 0xabcd);
 
+// Whether a used slot cannot be right.
+inline bool slot_wrong(SlotWord word, std::uint8_t fingerprint, std::uint64_t record_max) {
+  const std::uint64_t at = word.record().value;
+  const bool sound = word.sound() || TENUTO_PLANT("store_slot_word_not_checked");
+  return !sound || at < pm::kHeadBytes || at > record_max || fingerprint == 0;
+}
 // Copies the slots into a shadow leaf that no other thread sees yet. Returns the first used slot
 // that cannot be right; kSlots: there is none. Cost: a few instructions a slot, no branch.
 unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_max,

@@ -335,20 +335,22 @@ struct Heap::State {
   Status replay_bits(const Replay& r, Report* report);
 
   // --- recover.cc
-  Status find_slabs(unsigned threads, Report* report);
   Status mark(PoolOffset block, Report* report);
-  bool in_large_pages(std::span<const PoolOffset> slabs);
-  Arena& arena_for(PoolOffset slab, std::size_t turn);
-  bool adopt_slab(PoolOffset o, bool mapped, Arena& arena);  // false: there is none
   bool close_slab(Slab& slab);
   // For recovery, while no block is held yet: the block in the part whose block size is `bytes`,
   // and the block in each part.
   SlabBlock slab_block(PoolOffset o, std::uint64_t bytes) const;
   std::array<SlabBlock, 2> parts_at(PoolOffset o) const;
-  Status finish_slab(Slab& slab, Report* report) const;
-  void finish_part(Slab& slab) const;
   Status validate_slab(const Slab& slab, Report* report);
   Status own_frames(std::uint64_t* leaked, Report* report);
+
+  // --- read_slabs.cc
+  Status find_slabs(unsigned threads, Report* report);
+  bool in_large_pages(std::span<const PoolOffset> slabs);
+  Arena& arena_for(PoolOffset slab, std::size_t turn);
+  bool adopt_slab(PoolOffset o, bool mapped, Arena& arena);  // false: there is none
+  Status finish_slab(Slab& slab, Report* report) const;
+  void finish_part(Slab& slab) const;
   template <class F>
   void for_each_slab(const F& f) {
     for (const auto& arena : arenas) arena->for_each_slab(f);

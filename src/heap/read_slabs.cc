@@ -1,0 +1,123 @@
+// How an open reads the slabs: it finds their headers, takes their bits, and fills the free lists.
+#include <bit>
+
+#include "heap/heap_state.h"
+#include "heap/morph.h"
+#include "pm/parallel.h"
+#include "pm/plant.h"
+
+namespace TENUTO_NS::heap {
+
+namespace {
+// The header and the stripes of most slabs. A line whose page is not mapped yet is left out.
+void prefetch_slab(const pm::PoolFile& file, PoolOffset o) {
+  constexpr std::size_t kLines = 8;
+  for (std::size_t i = 0; i < kLines; ++i) __builtin_prefetch(file.at<char>(o + i * kLineBytes));
+}
+}  // namespace
+
+// Every taken 64-KiB frame with a sound header is a slab, because a header is durably erased before
+// its frame is given back. Extents are skipped: they hold the users' bytes.
+Status Heap::State::find_slabs(unsigned threads, Report* report) {
+  std::vector<PoolOffset> places;
+  const std::uint64_t end = file.bytes();
+  for (PoolOffset o{round_up(pm::kHeadBytes, kSlabBytes)}; o.value + kSlabBytes <= end;
+       o = o + kSlabBytes) {
+    if (const std::uint64_t past = extents.end_of_known(o); past != 0) {
+      o = {round_down(past - 1, kSlabBytes)};
+      continue;
+    }
+    if (frames.frames().taken(frame_of_offset(o), frame::kOrderSlab)) places.push_back(o);
+  }
+  constexpr std::size_t kAtOnce = 64;  // whose headers a disk is asked for together
+  constexpr std::size_t kParts = 8;    // fewer are not worth a thread
+  const std::size_t parts = (places.size() + kAtOnce - 1) / kAtOnce;
+  const auto adopt = [&](std::size_t part) {
+    const std::size_t from = part * kAtOnce;
+    const std::span<const PoolOffset> here(&places[from], std::min(kAtOnce, places.size() - from));
+    file.read_ahead(here.data(), here.size());
+    const bool mapped = in_large_pages(here);
+    std::size_t arena = part;
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      if (mapped && i + 1 < here.size()) prefetch_slab(file, here[i + 1]);
+      arena += adopt_slab(here[i], mapped, arena_for(here[i], arena));
+    }
+  };
+  const Status s = pm::parallel_each(parts, parts < kParts ? 1 : threads, adopt);
+  return s == Status::ok ? s : fail(s, report, pm::kNoThreadHere, file.path());
+}
+
+// Arenas have their turns; NUMA: those of the slab's node.
+Arena& Heap::State::arena_for(PoolOffset slab, std::size_t turn) {
+  if (!numa.on()) return *arenas[turn % arenas.size()];
+  const unsigned node = frames.frames().node_of(frame_of_offset(slab));
+  return *arenas[numa.core_of(node, static_cast<unsigned>(turn))];
+}
+
+// Judges by two slabs of one huge frame. A pool that is open to read does not know its holes.
+bool Heap::State::in_large_pages(std::span<const PoolOffset> slabs) {
+  const auto hole = [this](PoolOffset o) {
+    return frames.holes().is_hole(frame_of_offset(o).value);
+  };
+  if (file.read_only()) return false;
+  for (std::size_t i = 1; i < slabs.size(); ++i) {
+    const PoolOffset one = slabs[i - 1];
+    const PoolOffset other = slabs[i];
+    if (one.value / kHugeBytes != other.value / kHugeBytes || hole(one) || hole(other)) continue;
+    return file.maps_both(one, other);
+  }
+  return false;
+}
+
+bool Heap::State::adopt_slab(PoolOffset o, bool mapped, Arena& arena) {
+  SlabLines lines;
+  const bool hole = frames.holes().is_hole(frame_of_offset(o).value);
+  const std::optional<SlabHeader> header = lines.read(file, o, mapped && !hole);
+  if (!header) return false;
+  Slab& slab = arena.adopt(o, *header);
+  slab.sealed = lines.sealed(*header);
+  // After a crash the bits mean nothing; marks replace them.
+  if (slab.in_dram && !clean) return true;
+  const auto take_bits = [&lines](Slab& part) {
+    BlockBits used;
+    lines.used(part, used);
+    for (std::size_t w = 0; w < part.words(); ++w) part.set_live_word(w, used[w]);
+  };
+  take_bits(slab);
+  if (const OldPart* old = slab.old.load(std::memory_order_relaxed)) take_bits(*old->slab);
+  return true;
+}
+
+// Makes the free bits from the bits that were found, replayed or marked. REQUIRES: arena->mu is
+// held (for_each_slab).
+void Heap::State::finish_part(Slab& slab) const {
+  slab.fill_free_all();
+  for (std::size_t w = 0; w < slab.words(); ++w) {
+    const std::uint64_t used = slab.live_word(w);
+    slab.free_bits[w] &= ~used;
+    slab.free_count -= static_cast<std::uint32_t>(std::popcount(used));
+  }
+  slab.stripes_known =
+      is_derived(slab.kind) && (clean || TENUTO_PLANT("heap_close_believes_stripes_after_crash"));
+}
+
+Status Heap::State::finish_slab(Slab& slab, Report* report) const {
+  // A wrong bit would hand out a block that is in use.
+  if (clean && !slab.sealed) {
+    return fail(Status::corrupt, report, "the bits of a slab are not those of its last close",
+                file.where(slab.offset, "slab"));
+  }
+  finish_part(slab);
+  const OldPart* old = slab.old.load(std::memory_order_relaxed);
+  if (old == nullptr) return Status::ok;
+  finish_part(*old->slab);
+  if (old->slab->free_count == old->slab->blocks) {
+    slab.arena->drop_old_part(slab);
+  } else if (!hold_old_blocks(slab)) {
+    return fail(Status::corrupt, report, "blocks of both parts of a slab overlap",
+                file.where(slab.offset, "slab"));
+  }
+  return Status::ok;
+}
+
+}  // namespace TENUTO_NS::heap

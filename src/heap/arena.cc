@@ -223,14 +223,21 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why, const std::uint6
 Slab& Arena::adopt(PoolOffset offset, const SlabHeader& header) {
   const std::lock_guard lock(mu);
   const SlabShape shape = header.shape.shape();
-  Slab& slab = fresh_shadow({shape.now.class_id});
+  // First all that needs memory.
+  ShadowToFill shadow(*this, {shape.now.class_id});
+  std::optional<ShadowToFill> shadow_of_old;
+  if (shape.old && !TENUTO_PLANT("heap_recovery_ignores_old_part")) {
+    shadow_of_old.emplace(*this, ClassId{shape.old.class_id});
+    make_room_for_old(shadow.slab());
+  }
+  Slab& slab = shadow.take();
   attach_slab(slab, file_, offset, header, shape);
   place(slab);
   const bool with_records =
       frames_.frames().use_of(frame_of_offset(offset)) == frame::ZoneUse::records;
   if (with_records && slab.kind == Kind::derived) slab.kind = Kind::record;
-  if (shape.old && !TENUTO_PLANT("heap_recovery_ignores_old_part")) {
-    Slab& old = fresh_shadow({shape.old.class_id});
+  if (shadow_of_old) {
+    Slab& old = shadow_of_old->take();
     attach_slab(old, file_, offset, header, {shape.old, {}});
     place(old);
     join_parts(slab, old);

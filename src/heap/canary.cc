@@ -197,11 +197,13 @@ Status Heap::cancel(PoolOffset block) {
 
 // --- sizes ---------------------------------------------------------------------------------------
 
-std::uint64_t Heap::usable(const Block& block) const { return block.bytes - state_->canary_bytes; }
+std::uint64_t Heap::usable(const Block& block) const {
+  return block.bytes - state_.as_opened().canary_bytes;
+}
 
 Result<std::uint64_t> Heap::usable_bytes(std::uint64_t bytes, std::uint64_t align,
                                          bool typed) const {
-  const std::uint64_t canary = state_->canary_bytes;
+  const std::uint64_t canary = state_.as_opened().canary_bytes;
   if (canary == 0) return heap::block_bytes(bytes, align, typed);
   if (bytes > state_->file.bytes_max()) return Status::too_large;
   const auto all = heap::block_bytes(bytes + canary, align_beside_canary(bytes, align), typed);

@@ -90,7 +90,8 @@ template void Heap::State::detach_gc<PtrWord>(LaneHeap&, const IntentElement&);
 template void Heap::State::detach_gc<VPtrWord>(LaneHeap&, const IntentElement&);
 
 void Heap::fence_thread() {
-  if (state_->gc) state_->fence_words(state_->mine());
+  // Before the slabs are read no thread has allocated or freed.
+  if (state_.has_read() && state_->gc) state_->fence_words(state_->mine());
 }
 
 // --- collection ----------------------------------------------------------------------------------

@@ -128,7 +128,9 @@ bool Heap::State::behind_objects(const Slab& slab) const {
 }
 
 bool Heap::guard(bool quiescent) {
-  State& s = *state_;
+  State& s = state_.as_opened();
+  // DRAM knows no better than the medium.
+  if (!state_.has_read() || s.slabs_damaged) return !s.slabs_damaged;
   bool sound = true;
   s.for_each_slab([&](const Slab& slab) {
     if (slab.is_old()) return;

@@ -280,7 +280,7 @@ Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind, std::uint64_t align)
   return block;
 }
 
-void Heap::end_growth() { state_->frames.end_growth(); }
+void Heap::end_growth() { state_.as_opened().frames.end_growth(); }
 
 void Heap::prepare_thread() { static_cast<void>(state_->mine()); }
 
@@ -353,12 +353,13 @@ Result<PoolOffset> Heap::take_log_frame() {
 void Heap::put_log_frame(PoolOffset frame) { state_->frames.put(frame, frame::kOrderSlab, 0); }
 
 Status Heap::own_log_frame(PoolOffset frame, Report* report) {
-  if (frame.value % kSlabBytes != 0 || !state_->file.in_range(frame, kSlabBytes)) {
+  State& s = state_.as_opened();
+  if (frame.value % kSlabBytes != 0 || !s.file.in_range(frame, kSlabBytes)) {
     return fail(Status::corrupt, report, "a log frame lies where none can be",
-                state_->file.where(frame, "log frame"));
+                s.file.where(frame, "log frame"));
   }
-  const std::lock_guard lock(state_->log_frames_mu);
-  state_->log_frames.push_back(frame);
+  const std::lock_guard lock(s.log_frames_mu);
+  s.log_frames.push_back(frame);
   return Status::ok;
 }
 
@@ -383,7 +384,7 @@ Result<Block> Heap::find_taken(PoolOffset block, Kind kind) const {
   return state_->extents.find(block, kind, Wanted::in_use);
 }
 
-void Heap::start_large_pages() { state_->frames.large().start(); }
+void Heap::start_large_pages() { state_.as_opened().frames.large().start(); }
 
 void Heap::trim() {
   State& s = *state_;

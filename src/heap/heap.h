@@ -14,6 +14,7 @@
 // Thread safety: any thread may call everything except open, recovery and close.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -89,7 +90,8 @@ class Heap {
   // Attaches: reads the bookkeeping log, finds the slabs and builds their shadows. An empty heap is
   // all zeros in the head page. After a crash the caller calls replay_intents, then the recovery of
   // tx, then mark() for all derived blocks, then finish_recovery. After a clean close it calls only
-  // finish_recovery. `threads` (0: one a core) read the headers of slabs, if these are many.
+  // finish_recovery, and the slabs are read by the first call that needs them (Access). `threads`
+  // (0: one a core) read the headers of slabs, if these are many.
   static Result<std::unique_ptr<Heap>> open(pm::PoolFile& file, frame::Frames& frames,
                                             pm::Lanes& lanes, bool clean, unsigned threads,
                                             const HeapOptions& options, Report* report);
@@ -127,6 +129,9 @@ class Heap {
   // once. REQUIRES: the block was reserved; or it is derived and nothing durable names it any more;
   // or it is logged, mark_free was called and a fence followed.
   void release(PoolOffset block);
+  // The same for derived blocks that an open frees, once the slabs are read. Throws bad_alloc; then
+  // nothing has changed.
+  void release_when_read(std::span<const PoolOffset> blocks);
   // Gives a reserved block back. invalid_argument: it is not reserved. corrupt: see check_canary.
   Status cancel(PoolOffset block);
   // Makes dest point to a reserved logged block: the second half of malloc_to.
@@ -221,10 +226,13 @@ class Heap {
   // of frames given back. After a crash, all that recovery wrote is durable on return.
   Status finish_recovery(std::uint64_t* leaked_frames, Report* report);
 
+  // Whether no call has needed the slabs since a clean open: all blocks are as the open found them,
+  // also those of release_when_read, if the close comes next.
+  bool as_found() const { return !state_.has_read(); }
   // Empties caches and limbo and writes the bits of derived slabs, so that the pool may be marked
   // clean. Durable with the fence of Frames::close, which follows. Frees logged blocks that are
   // only reserved. Quiescent: all earlier calls of threads that still run happened before.
-  // Afterwards only the destructor may be called.
+  // Afterwards only the destructor may be called. as_found(): there is nothing to write.
   Status close();
 
   // --- overwritten memory (guard.h) --------------------------------------------------------------
@@ -265,7 +273,29 @@ class Heap {
   void trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
              BlockMarks& marks, Reached& reached);
   struct State;
-  std::unique_ptr<State> state_;
+  // **A clean open leaves the slabs unread.** Every way to the state but as_opened() reads them
+  // first, so no call can meet a heap without slabs. Any number of threads may come at once: one
+  // reads, the others wait. Damage turns the pool read-only. A failed allocation throws bad_alloc,
+  // and the next call goes on. Cost later: one load.
+  class Access {
+   public:
+    State* operator->() const { return &**this; }
+    State& operator*() const {
+      if (!read_.load(std::memory_order_acquire)) [[unlikely]]
+        read();
+      return *state_;
+    }
+    // For what needs no slab.
+    State& as_opened() const { return *state_; }
+    bool has_read() const { return read_.load(std::memory_order_acquire); }
+
+   private:
+    friend class Heap;
+    void read() const;
+    std::unique_ptr<State> state_;
+    mutable std::atomic<bool> read_{true};
+  };
+  Access state_;
 };
 
 }  // namespace TENUTO_NS::heap

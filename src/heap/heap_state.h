@@ -57,6 +57,11 @@ struct Heap::State {
   std::mutex lane_heaps_mu;
   std::vector<std::unique_ptr<LaneHeap>> lane_heaps_owned;
   bool clean = true;  // the pool was closed cleanly before this open
+  // A clean open (Heap::Access). Its thread's alone until it says that the slabs are read.
+  unsigned read_threads = 1;
+  bool slabs_damaged = false;
+  std::mutex read_mu;
+  std::vector<PoolOffset> released_unread;  // guarded by read_mu
   std::mutex log_frames_mu;
   std::vector<PoolOffset> log_frames;           // from own_log_frame
   std::atomic<std::uint64_t> evacuations = 0;   // begun; a lane that saw fewer empties its caches
@@ -346,6 +351,8 @@ struct Heap::State {
 
   // --- read_slabs.cc
   Status find_slabs(unsigned threads, Report* report);
+  Status finish_slabs(Report* report);
+  void free_released();  // REQUIRES: read_mu
   bool in_large_pages(std::span<const PoolOffset> slabs);
   Arena& arena_for(PoolOffset slab, std::size_t turn);
   bool adopt_slab(PoolOffset o, bool mapped, Arena& arena);  // false: there is none

@@ -1,4 +1,7 @@
-// How an open reads the slabs: it finds their headers, takes their bits, and fills the free lists.
+// How the slabs are read: their headers are found, their bits taken, and the free lists filled. An
+// open after a crash does the first before its recovery, and the rest after it. A clean open does
+// nothing of it: a store that is only read needs no free list. The first call that comes to the
+// heap's state does (Heap::Access).
 #include <bit>
 
 #include "heap/heap_state.h"
@@ -27,7 +30,10 @@ Status Heap::State::find_slabs(unsigned threads, Report* report) {
       o = {round_down(past - 1, kSlabBytes)};
       continue;
     }
-    if (frames.frames().taken(frame_of_offset(o), frame::kOrderSlab)) places.push_back(o);
+    const bool known = pages.find(o).owner != PageOwner::none;  // a reading before had no memory
+    if (!known && frames.frames().taken(frame_of_offset(o), frame::kOrderSlab)) {
+      places.push_back(o);
+    }
   }
   constexpr std::size_t kAtOnce = 64;  // whose headers a disk is asked for together
   constexpr std::size_t kParts = 8;    // fewer are not worth a thread
@@ -118,6 +124,66 @@ Status Heap::State::finish_slab(Slab& slab, Report* report) const {
                 file.where(slab.offset, "slab"));
   }
   return Status::ok;
+}
+
+// Fills the free lists.
+Status Heap::State::finish_slabs(Report* report) {
+  std::vector<Slab*> slabs;
+  Status status = Status::ok;
+  for_each_slab([&](Slab& slab) {
+    if (slab.is_old() || status != Status::ok) return;
+    status = finish_slab(slab, report);
+    slabs.push_back(&slab);
+  });
+  TENUTO_TRY(status);
+  for (Slab* slab : slabs) {
+    if (slab->empty() && !clean) {
+      slab->arena->discard(*slab);
+    } else {
+      slab->arena->enlist(*slab);
+    }
+  }
+  return Status::ok;
+}
+
+// If an allocation fails, the next call goes on: a slab is in the page table, or not adopted at
+// all; and nothing is listed before memory is needed no more.
+void Heap::Access::read() const {
+  State& s = *state_;
+  const std::lock_guard lock(s.read_mu);
+  if (read_.load(std::memory_order_relaxed)) return;
+  Report report;
+  Status found = s.find_slabs(s.read_threads, &report);
+  if (found == Status::io) found = s.find_slabs(1, &report);  // the system had no thread
+  if (found == Status::ok) found = s.finish_slabs(&report);
+  s.slabs_damaged = found != Status::ok;
+  if (s.slabs_damaged) s.file.poison(found, report);
+  if (!s.slabs_damaged) s.free_released();
+  read_.store(true, std::memory_order_release);
+}
+
+void Heap::State::free_released() {
+  if (TENUTO_PLANT("heap_released_unread_stays")) released_unread.clear();
+  for (const PoolOffset o : released_unread) {
+    const SlabBlock b = slab_block(o);
+    const bool in_slab =
+        b && is_derived(b.slab->kind) && b.index != kNoBlock && !b.slab->is_free(b.index);
+    if (in_slab) {
+      b.slab->arena->give(*b.slab, &b.index, 1);
+    } else if (!b && extents.find(o, Kind::derived, Wanted::in_use)) {
+      extents.release(o, 0);
+    } else {
+      static_cast<void>(file.damaged(o, "freed where no block starts"));
+    }
+  }
+  released_unread.clear();
+}
+
+void Heap::release_when_read(std::span<const PoolOffset> blocks) {
+  State& s = state_.as_opened();
+  const std::lock_guard lock(s.read_mu);
+  s.released_unread.insert(s.released_unread.end(), blocks.begin(), blocks.end());
+  if (state_.has_read()) s.free_released();
 }
 
 }  // namespace TENUTO_NS::heap

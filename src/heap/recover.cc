@@ -26,8 +26,8 @@ Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& fram
                 file.path(), std::to_string(kPoolBytesMax), std::to_string(file.bytes_max()));
   }
   std::unique_ptr<Heap> heap(new Heap);
-  heap->state_ = std::make_unique<State>(file, frames, lanes, options);
-  State& s = *heap->state_;
+  heap->state_.state_ = std::make_unique<State>(file, frames, lanes, options);
+  State& s = heap->state_.as_opened();
   const bool wear_there = s.wear == nullptr || s.wear->there();
   if (!s.pages.there() || !s.frames.holes().there() || !s.extents.tables_are_there() ||
       !wear_there) {
@@ -37,9 +37,15 @@ Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& fram
   s.clean = clean;
   s.use_nodes();
   TENUTO_TRY(s.extents.open(report));
-  TENUTO_TRY(s.find_slabs(threads, report));
-  lanes.set_take_segment(
-      [&s](unsigned node) { return s.frames.get(kLaneSegmentOrder, node % s.numa.nodes()); });
+  s.read_threads = threads;
+  // The counts of wear levelling come from the slabs.
+  const bool later = clean && s.wear == nullptr;
+  if (!later) TENUTO_TRY(s.find_slabs(threads, report));
+  heap->state_.read_.store(!later, std::memory_order_release);
+  lanes.set_take_segment([h = heap.get()](unsigned node) {
+    State& all = *h->state_;
+    return all.frames.get(kLaneSegmentOrder, node % all.numa.nodes());
+  });
   return heap;
 }
 
@@ -115,24 +121,11 @@ Status Heap::State::mark(PoolOffset block, Report* report) {
 }
 
 Status Heap::finish_recovery(std::uint64_t* leaked_frames, Report* report) {
-  State& s = *state_;
+  State& s = state_.as_opened();
   *leaked_frames = 0;
   TENUTO_TRY(s.extents.build(!s.clean, report));
-  std::vector<Slab*> slabs;
-  Status status = Status::ok;
-  s.for_each_slab([&](Slab& slab) {
-    if (slab.is_old() || status != Status::ok) return;
-    status = s.finish_slab(slab, report);
-    slabs.push_back(&slab);
-  });
-  TENUTO_TRY(status);
-  for (Slab* slab : slabs) {
-    if (slab->empty() && !s.clean) {
-      slab->arena->discard(*slab);
-    } else {
-      slab->arena->enlist(*slab);
-    }
-  }
+  if (!state_.has_read()) return Status::ok;
+  TENUTO_TRY(s.finish_slabs(report));
   if (!s.clean) TENUTO_TRY(s.own_frames(leaked_frames, report));
   if (s.wear != nullptr) s.read_wear_tables();
   return Status::ok;
@@ -165,9 +158,10 @@ Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
 }
 
 Status Heap::close() {
-  State& s = *state_;
+  State& s = state_.as_opened();
   TENUTO_TRY(s.file.writable());
   s.frames.large().stop();
+  if (as_found()) return Status::ok;
   s.end_recording();
   if (!TENUTO_PLANT("heap_closed_with_deferred_frees")) TENUTO_TRY(s.free_all_deferred());
   s.extents.flush_log();  // for threads that still run and may never fence again

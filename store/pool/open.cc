@@ -165,7 +165,7 @@ Status PoolImpl::open_store(Report* report) {
 Status PoolImpl::close() {
   TENUTO_TRY(file->bad_pages());
   if (file->read_only()) return close_damaged();
-  heap->prepare_thread();  // so that no free below needs memory
+  if (!heap->as_found()) heap->prepare_thread();  // so that no free below needs memory
   TENUTO_TRY(engine->drain());
   if (store != nullptr) TENUTO_TRY(store->close());
   if (TENUTO_PLANT("store_clean_mark_before_close")) {

@@ -12,8 +12,10 @@
 // its fence "store's counts", which comes before the pool is marked as closed. No thread changes a
 // tree that is not open. So while a name stands after a clean close, its image is right. The open
 // takes the name away ("image's name"), and only then gives the blocks back, because they may be
-// used again at once. After a crash no image is read: recovery takes the names away, and frees the
-// blocks, which nothing marks.
+// used again at once. They are free when the heap has read its slabs (Heap::Access). If nothing has
+// needed the heap until the close, no block was taken or freed since, so leaves and separators are
+// as they were: the close names the same image again. After a crash no image is read: recovery
+// takes the names away, and frees the blocks, which nothing marks.
 //
 // An image is a convenience: without memory or free space in the pool (a close does not grow it)
 // there is none, and the next open walks the chain. So does an open after a crash.

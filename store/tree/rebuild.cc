@@ -38,7 +38,8 @@ class Tree::Rebuild {
   static Result<std::unique_ptr<Tree>> open(Ground& ground, TreeId id, PoolOffset first_leaf,
                                             KeyOrder order, bool clean, bool parallel,
                                             Report* report);
-  static void close(Tree& tree);
+  static void close(Tree& tree, bool as_found);
+  static bool has_image(const Tree& tree) { return static_cast<bool>(tree.image_at_open_); }
 
  private:
   static void leave_image(Tree& tree);
@@ -101,12 +102,12 @@ class Tree::Rebuild {
     const Result<PoolOffset> named = image_of(first);
     const bool none = !named && named.error() == Status::not_found;
     if (none || tree_.file_.read_only()) return;
-    if (!image_.empty()) tree_.heap_.prepare_thread();  // may throw; so nothing has changed yet
     set_image(first, {});
     flush(first.low);
     fence("image's name", "its blocks are given back");
     if (TENUTO_PLANT("store_image_not_given_back")) return;
-    for (const PoolOffset part : image_) tree_.heap_.release(part);
+    tree_.heap_.release_when_read(image_);
+    if (!image_.empty()) tree_.image_at_open_ = image_[0];
   }
 
   static constexpr std::size_t kChunk = 128;
@@ -331,7 +332,7 @@ Result<std::unique_ptr<Tree>> Tree::Rebuild::open(Ground& ground, TreeId id, Poo
   return tree;
 }
 
-void Tree::Rebuild::close(Tree& tree) {
+void Tree::Rebuild::close(Tree& tree, bool as_found) {
   const auto records = static_cast<std::uint64_t>(tree.records_at_open_ + tree.garbage_.records());
   const auto bytes =
       static_cast<std::uint64_t>(tree.record_bytes_at_open_ + tree.garbage_.record_bytes());
@@ -350,7 +351,13 @@ void Tree::Rebuild::close(Tree& tree) {
     set_counts(first, counts);
     flush(first.low);
   }
-  static_cast<void>(pm::had_memory([&] { leave_image(tree); }));
+  if (as_found) {
+    Leaf& first = *tree.file_.at<Leaf>(tree.first_leaf_);
+    set_image(first, tree.image_at_open_);
+    flush(first.low);
+  } else {
+    static_cast<void>(pm::had_memory([&] { leave_image(tree); }));
+  }
 }
 
 // Without room there is none, and without memory (bad_alloc).
@@ -380,6 +387,7 @@ Result<std::unique_ptr<Tree>> rebuild_tree(Ground& ground, TreeId id, PoolOffset
   return Tree::Rebuild::open(ground, id, first_leaf, order, clean, parallel, report);
 }
 
-void close_tree(Tree& tree) { Tree::Rebuild::close(tree); }
+void close_tree(Tree& tree, bool as_found) { Tree::Rebuild::close(tree, as_found); }
+bool has_image(const Tree& tree) { return Tree::Rebuild::has_image(tree); }
 
 }  // namespace TENUTO_NS::store

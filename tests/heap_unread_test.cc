@@ -1,0 +1,231 @@
+// The slabs that a clean open leaves unread until a call needs them (Heap::Access), and the close
+// of a pool in which nothing did.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "heap/format.h"
+#include "support/each_allocation.h"
+#include "support/kv_fixture.h"
+#include "support/pool_image.h"
+#include "tenuto/collection.h"
+
+namespace tenuto::test {
+namespace {
+
+constexpr int kKeys = 4000;
+
+class HeapUnreadTest : public KvFixture {
+ protected:
+  template <class S>
+  static void fill(S&& s, const std::string& value) {
+    for (int i = 0; i < kKeys; ++i) ASSERT_EQ(s.put(key_of(i), value), Status::ok);
+  }
+  // With the collection `a`, which is as large.
+  void closed_store() {
+    Store s = opened();
+    fill(s, "value");
+    fill(*s.collection("a"), "value of a");
+    ASSERT_EQ(s.close(), Status::ok);
+  }
+  static void expect_whole(Store& s, const std::string& value) {
+    const Records all = records_of(s);
+    EXPECT_EQ(all.size(), std::size_t{kKeys});
+    for (const auto& [key, there] : all) ASSERT_EQ(there, value) << key;
+  }
+  static void expect_get(Store& s, const std::string& value) {
+    std::string got;
+    ASSERT_EQ(s.get(key_of(7), got), Status::ok);
+    EXPECT_EQ(got, value);
+  }
+  std::uint64_t allocated() { return opened().stats().pool.allocated_bytes; }
+  // Bytes of the file that differ, outside the superblocks and the head page.
+  static std::size_t changed(const Bytes& a, const Bytes& b) {
+    std::size_t n = a.size() == b.size() ? 0 : 1;
+    for (std::size_t i = pm::kHeadBytes; i < std::min(a.size(), b.size()); ++i) n += a[i] != b[i];
+    return n;
+  }
+};
+
+TEST_F(HeapUnreadTest, a_store_that_is_only_read_is_closed_as_it_was_found) {
+  closed_store();
+  const Bytes before = read_image(path_.str());
+  for (int i = 0; i < 3; ++i) {
+    Store s = opened();
+    expect_get(s, "value");
+    std::string got;
+    EXPECT_EQ(s.collection("a")->get(key_of(9), got), Status::ok);
+    expect_whole(s, "value");
+    ASSERT_EQ(s.close(), Status::ok);
+    // The image is named again, so the next open reads no leaf.
+    EXPECT_EQ(changed(before, read_image(path_.str())), 0u);
+  }
+  Store s = opened();
+  EXPECT_EQ(s.stats().shadow_leaves, 0u);
+  expect_valid(s);
+}
+
+// What the open took from the image is freed, once and by whoever needs the heap first.
+TEST_F(HeapUnreadTest, a_write_between_two_reads_keeps_nothing) {
+  closed_store();
+  const std::uint64_t with = allocated();
+  for (int i = 0; i < 10; ++i) {
+    const std::string value(1 + i, 'v');
+    {
+      Store s = opened();
+      fill(s, value);
+      ASSERT_EQ(s.close(), Status::ok);
+    }
+    Store s = opened();
+    expect_get(s, value);
+    ASSERT_EQ(s.close(), Status::ok);
+    Store again = opened();
+    expect_whole(again, value);
+    expect_valid(again);
+    EXPECT_LE(again.stats().pool.allocated_bytes, with + kKeys * 64) << i;
+    ASSERT_EQ(again.close(), Status::ok);
+  }
+  Store s = opened();
+  fill(s, "value");
+  ASSERT_EQ(s.close(), Status::ok);
+  EXPECT_EQ(allocated(), with);
+}
+
+TEST_F(HeapUnreadTest, every_call_may_be_the_first_to_need_it) {
+  closed_store();
+  const std::vector<std::function<void(Store&)>> calls = {
+      [](Store& s) { EXPECT_EQ(s.erase(key_of(0)), Status::ok); },
+      [](Store& s) { EXPECT_EQ(s.put(key_of(0), "again"), Status::ok); },
+      [](Store& s) { EXPECT_GT(s.stats().pool.allocated_bytes, kKeys * 10u); },
+      [](Store& s) { EXPECT_EQ(s.drop("a"), Status::ok); },
+      [](Store& s) { EXPECT_TRUE(s.pool().root("layout", 64)); },
+      [](Store& s) {
+        PtrWord& word = *static_cast<PtrWord*>(*s.pool().root("layout", 64));
+        EXPECT_EQ(s.pool().malloc_to(100, word), Status::ok);
+      },
+      [](Store& s) {
+        PtrWord& word = *static_cast<PtrWord*>(*s.pool().root("layout", 64));
+        EXPECT_EQ(s.pool().free_from(word), Status::ok);
+      },
+      [](Store& s) { EXPECT_EQ(s.pool().trim(), Status::ok); },
+      [](Store& s) { EXPECT_TRUE(s.compact()); },
+      [](Store& s) { expect_valid(s); },
+  };
+  for (const auto& call : calls) {
+    Store s = opened();
+    call(s);
+    expect_valid(s);
+    ASSERT_EQ(s.close(), Status::ok);
+  }
+}
+
+TEST_F(HeapUnreadTest, threads_that_need_it_at_once_wait_for_one_reading) {
+  closed_store();
+  const std::uint64_t with = allocated();
+  for (int round = 0; round < 20; ++round) {
+    Store s = opened();
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&s, t] {
+        for (int i = t; i < kKeys; i += 400) EXPECT_EQ(s.put(key_of(i), "value"), Status::ok);
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    expect_whole(s, "value");
+    ASSERT_EQ(s.close(), Status::ok);
+  }
+  EXPECT_EQ(allocated(), with);
+}
+
+TEST_F(HeapUnreadTest, a_kill_before_and_after_it_loses_nothing) {
+  closed_store();
+  const std::uint64_t with = allocated();
+  for (const bool writes : {false, true}) {
+    run_and_kill([&] {
+      Store& s = *new Store(std::move(*open()));
+      std::string got;
+      return s.get(key_of(7), got) == Status::ok &&
+             (!writes || s.put(key_of(7), "value") == Status::ok);
+    });
+    Store s = opened();
+    expect_whole(s, "value");
+    expect_valid(s);
+    ASSERT_EQ(s.close(), Status::ok);
+    EXPECT_EQ(allocated(), with);
+  }
+}
+
+TEST_F(HeapUnreadTest, a_child_of_a_fork_leaves_it_unread) {
+  closed_store();
+  Store s = opened();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const bool refused = s.put(key_of(7), "child") == Status::forked && s.close() == Status::forked;
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(s.put(key_of(7), "parent"), Status::ok);
+  expect_get(s, "parent");
+}
+
+TEST_F(HeapUnreadTest, memory_that_fails_leaves_it_to_the_next_call) {
+  options_.pool.recovery_threads = 1;
+  closed_store();
+  const std::uint64_t with = allocated();
+  std::optional<Store> s;
+  fail_each_allocation([&] { s.emplace(opened()); },
+                       [&] {
+                         const Status put = s->put(key_of(7), "value");
+                         EXPECT_TRUE(put == Status::ok || put == Status::full);
+                       },
+                       [&] {
+                         EXPECT_EQ(s->put(key_of(8), "value"), Status::ok);
+                         expect_whole(*s, "value");
+                         expect_valid(*s);
+                         ASSERT_EQ(s->close(), Status::ok);
+                       });
+  EXPECT_EQ(allocated(), with);
+}
+
+// The bits of a slab with leaves: an open cannot know, and reads go on.
+TEST_F(HeapUnreadTest, damage_is_told_by_the_first_call_that_needs_it) {
+  closed_store();
+  Bytes b = read_image(path_.str());
+  const std::size_t slab = leaves_of(b)[3] / heap::kSlabBytes * heap::kSlabBytes;
+  b[slab + kLineBytes + 9] ^= 4;
+  write_image(path_.str(), b);
+  {
+    Store s = opened();
+    expect_whole(s, "value");
+    EXPECT_EQ(s.put(key_of(7), "new"), Status::corrupt);
+    Report r;
+    EXPECT_EQ(s.pool().health(&r), Status::corrupt);
+    EXPECT_NE(r.what.find("slab"), std::string::npos) << r.text();
+    EXPECT_EQ(s.validate(&r), Status::corrupt);
+    expect_whole(s, "value");
+    EXPECT_EQ(s.close(), Status::corrupt);
+  }
+  // Nothing was written over it: the bytes are as they were damaged.
+  const Bytes after = read_image(path_.str());
+  EXPECT_EQ(after[slab + kLineBytes + 9], b[slab + kLineBytes + 9]);
+}
+
+TEST_F(HeapUnreadTest, a_pool_opened_to_read_reads_it_for_its_figures) {
+  closed_store();
+  const std::uint64_t with = allocated();
+  options_.pool.read_only = true;
+  Store s = opened();
+  expect_get(s, "value");
+  EXPECT_EQ(s.put(key_of(7), "new"), Status::read_only);
+  EXPECT_GE(s.stats().pool.allocated_bytes, with);  // and the image, which stays
+  EXPECT_LE(s.stats().pool.allocated_bytes, with + (64u << 10));
+  expect_valid(s);
+}
+
+}  // namespace
+}  // namespace tenuto::test

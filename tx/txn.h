@@ -168,6 +168,7 @@ class Txn {
   void entries_durable();
   void take_over(PoolOffset block, std::uint64_t bytes, bool typed);
   void look_for_mistakes(const char* when);
+  Status refuse_foreign(const void* p);  // invalid_argument
   void roll_back();
   void end_state(bool committed) noexcept;
   void end(bool committed);

@@ -155,6 +155,11 @@ std::string Txn::place() const {
   return "the transaction begun at " + std::string(file_name_) + ":" + std::to_string(line_);
 }
 
+Status Txn::refuse_foreign(const void* p) {
+  if (Watch* const watch = engine_.watch()) watch->foreign(*this, Watch::Foreign::range, p);
+  return Status::invalid_argument;
+}
+
 void Txn::look_for_mistakes(const char* when) { engine_.watch()->check(*this, when); }
 
 // An exception of a callback passes through. The transaction has ended all the same.

@@ -48,7 +48,7 @@ PoolFile::~PoolFile() {
     shared_ = false;
     partly_shared_.store(false);
   });
-  if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
+  if (reserved_ != nullptr) give_back_addresses();
   if (!unnamed_.empty()) remove_name(unnamed_, fd_);
   change([this] {
     // Unlocks explicitly: a child in which no handler ran still has the descriptor.

@@ -67,6 +67,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
   TENUTO_TRY(impl->file->link_into_place(report));
   if (!impl->file->wants_journal()) {
     impl->heap->start_large_pages();
+    impl->file->used();
     impl->engine->watch(options.on_mistake);
     return impl;
   }
@@ -106,6 +107,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
     TENUTO_TRY(impl->file->set_state(pm::PoolState::running, report));
   }
   impl->heap->start_large_pages();
+  impl->file->used();
   if (!impl->file->read_only()) impl->engine->watch(options.on_mistake);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   impl->recovery_ms = took.count();

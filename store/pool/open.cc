@@ -89,6 +89,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   impl->durability = options.durability;
   impl->in_doubt = options.in_doubt;
   impl->was_clean = impl->file->was_clean();
+  impl->root_filter = options.root_filter;
   impl->filters = options.filters;
   TENUTO_TRY(impl->attach(impl->was_clean, options, report));
   const bool becomes_gc =
@@ -150,7 +151,9 @@ Status PoolImpl::collect(Report* report) {
   }
   heap::Heap::Reached reached;
   const PoolOffset o = root == nullptr ? PoolOffset{} : file->offset_of(root);
-  TENUTO_TRY(heap->collect(o, {.filters = filters, .threads = recovery_threads}, reached, report));
+  const GarbageOptions how{
+      .root_filter = root_filter, .filters = filters, .threads = recovery_threads};
+  TENUTO_TRY(heap->collect(o, how, reached, report));
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   collect_ms = took.count();
   return Status::ok;

@@ -109,7 +109,7 @@ Status Txn::acknowledge(Durability d) {
   for (pm::PoolFile* file : also_) {
     if (const Status other = file->acknowledge(d); s == Status::ok) s = other;
   }
-  also_.clear();
+  forget_also();
   return s;
 }
 

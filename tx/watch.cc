@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "heap/place.h"
-#include "pm/no_memory.h"
 #include "tenuto/mistakes.h"
 #include "tx/txn.h"
 
@@ -44,11 +43,6 @@ void Watch::copy(Range r) {
     std::memcpy(chunk.get() + at % kChunkBytes, file_.at<std::byte>({at}), end - at);
     at = end;
   }
-}
-
-template <class F>
-void Watch::unless_ended(F&& f) noexcept {
-  if (!ended_ && !pm::had_memory(f)) ended_ = true;
 }
 
 void Watch::flushed(const void* p, std::size_t bytes) noexcept {

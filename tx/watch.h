@@ -31,6 +31,7 @@
 #include "file/pool_file.h"
 #include "heap/heap.h"
 #include "pm/media.h"
+#include "pm/no_memory.h"
 #include "tenuto/persist.h"
 #include "tenuto/status.h"
 #include "tx/ranges.h"
@@ -122,5 +123,10 @@ class Watch final : public pm::FlushWatch {
   std::vector<Word> flushed_words_;
   std::uint64_t next_ = 0;  // the chunk to compare next, in a large pool
 };
+
+template <class F>
+void Watch::unless_ended(F&& f) noexcept {
+  if (!ended_ && !pm::had_memory(f)) ended_ = true;
+}
 
 }  // namespace TENUTO_NS::tx

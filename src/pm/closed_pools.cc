@@ -34,19 +34,19 @@ struct ClosedPool {
   std::array<char, 32> when = {};
 };
 
-constinit std::array<ClosedPool, kClosedPoolsKept> pools;
+constinit std::array<ClosedPool, kClosedPoolsKept> closed_pools;
 constinit std::uint64_t last_order = 0;
-constinit std::mutex& pools_mu = process_locks.mappings;
+constinit std::mutex& closed_mu = process_locks.mappings;
 constinit FormerHandler former_segv;
 
 // Text in a buffer of its own, since a handler may not allocate.
-class Line {
+class FaultText {
  public:
-  Line& operator<<(const char* text) {
+  FaultText& operator<<(const char* text) {
     while (*text != '\0' && used_ < text_.size()) text_[used_++] = *text++;
     return *this;
   }
-  Line& operator<<(std::uint64_t number) {
+  FaultText& operator<<(std::uint64_t number) {
     std::array<char, 21> digits{};
     char* at = digits.data() + digits.size() - 1;
     do {
@@ -63,11 +63,11 @@ class Line {
 };
 
 // False: no closed pool was there.
-bool find(std::uintptr_t address, Line& line) {
-  for (const ClosedPool& pool : pools) {
+bool find_closed(std::uintptr_t address, FaultText& line) {
+  for (const ClosedPool& pool : closed_pools) {
     const std::uintptr_t base = pool.base.load();
     if (base == 0 || address < base || address >= pool.end.load()) continue;
-    Line found;
+    FaultText found;
     found << "the closed pool " << pool.path.data() << " (offset " << address - base
           << ", closed at " << pool.when.data() << ")";
     if (pool.base.load() != base) continue;
@@ -77,8 +77,8 @@ bool find(std::uintptr_t address, Line& line) {
   return false;
 }
 
-void tell(const Line& where) {
-  Line line;
+void tell_of_fault(const FaultText& where) {
+  FaultText line;
   line << "tenuto: a pointer into a pool was followed after the pool had been closed: get it anew "
           "from Pool::root after the next open, and close a pool only when no thread uses it [";
   for (const std::string_view text : {line.text(), where.text(), std::string_view("]\n")}) {
@@ -92,8 +92,9 @@ void tell(const Line& where) {
 void on_fault(int number, siginfo_t* info, void* context) {
   const int error = errno;
   const bool of_an_access = info->si_code > 0;  // not sent by kill or raise
-  Line where;
-  if (of_an_access && find(reinterpret_cast<std::uintptr_t>(info->si_addr), where)) tell(where);
+  FaultText where;
+  if (of_an_access && find_closed(reinterpret_cast<std::uintptr_t>(info->si_addr), where))
+    tell_of_fault(where);
   errno = error;
   former_segv.call(number, info, context);
 }
@@ -104,19 +105,19 @@ void catch_faults() {
   former_segv.replace(SIGSEGV, on_fault);
 }
 
-// REQUIRES: pools_mu.
-void release(ClosedPool& pool) {
+// REQUIRES: closed_mu.
+void give_back_closed(ClosedPool& pool) {
   const std::uintptr_t base = pool.base.exchange(0);
   ::munmap(reinterpret_cast<void*>(base), pool.end.load() - base);
 }
 
-// A free entry, after the oldest pools are released that are too many. REQUIRES: pools_mu.
-ClosedPool& make_room(std::uint64_t bytes) {
+// A free entry, after the oldest pools are released that are too many. REQUIRES: closed_mu.
+ClosedPool& make_room_for(std::uint64_t bytes) {
   for (;;) {
     ClosedPool* free = nullptr;
     ClosedPool* oldest = nullptr;
     std::uint64_t kept = bytes;
-    for (ClosedPool& pool : pools) {
+    for (ClosedPool& pool : closed_pools) {
       if (pool.base.load() == 0) {
         free = &pool;
         continue;
@@ -125,7 +126,7 @@ ClosedPool& make_room(std::uint64_t bytes) {
       if (oldest == nullptr || pool.order < oldest->order) oldest = &pool;
     }
     if (free != nullptr && (kept <= kClosedBytesKept || oldest == nullptr)) return *free;
-    release(*oldest);
+    give_back_closed(*oldest);
   }
 }
 
@@ -135,10 +136,10 @@ bool keep_closed_pool(void* begin, std::uint64_t bytes, std::string_view path) n
   void* const p = ::mmap(begin, bytes, PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (p == MAP_FAILED) return false;
-  const std::lock_guard lock(pools_mu);
+  const std::lock_guard lock(closed_mu);
   static const bool installed = (catch_faults(), true);
   static_cast<void>(installed);
-  ClosedPool& pool = make_room(bytes);
+  ClosedPool& pool = make_room_for(bytes);
   if (path.size() >= pool.path.size()) path.remove_prefix(path.size() - pool.path.size() + 1);
   pool.path = {};
   path.copy(pool.path.data(), path.size());
@@ -154,19 +155,19 @@ bool keep_closed_pool(void* begin, std::uint64_t bytes, std::string_view path) n
 }
 
 bool release_closed_pools() noexcept {
-  const std::lock_guard lock(pools_mu);
+  const std::lock_guard lock(closed_mu);
   bool any = false;
-  for (ClosedPool& pool : pools) {
+  for (ClosedPool& pool : closed_pools) {
     if (pool.base.load() == 0) continue;
-    release(pool);
+    give_back_closed(pool);
     any = true;
   }
   return any;
 }
 
 std::string closed_pool_at(const void* p) {
-  Line line;
-  const bool found = find(reinterpret_cast<std::uintptr_t>(p), line);
+  FaultText line;
+  const bool found = find_closed(reinterpret_cast<std::uintptr_t>(p), line);
   return found ? std::string(line.text()) : std::string();
 }
 

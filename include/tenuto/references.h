@@ -49,6 +49,7 @@
 #include <cstdint>
 #include <functional>
 #include <type_traits>
+#include <utility>
 
 #include "tenuto/abi.h"
 #include "tenuto/ptr.h"
@@ -60,11 +61,10 @@ template <class T>
 class p;  // tenuto/p.h
 class References;
 
-// Says where its references are.
+// Has a member references(const References&), which says where its references are.
 template <class T>
-concept HasReferences = requires(const T& object, const References& visit) {
-  object.references(visit);
-};
+concept HasReferences = std::is_void_v<decltype(std::declval<const T&>().references(
+    std::declval<const References&>()))>;
 
 // The argument of references(). Only a collection makes one.
 class References {

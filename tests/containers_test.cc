@@ -485,12 +485,14 @@ TEST(ContainerLivesTest, random_transactions_leave_what_std_has) {
   const std::uint64_t seed = test::test_seed();
   for (std::uint64_t i = 0; i < 4; ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed + i));
-    const test::ContainerLives lives = test::live_with_containers(seed + i, 400, false);
+    const test::ContainerLives lives =
+        test::live_with_containers(seed + i, 400, test::LifeKind::plain);
     EXPECT_GT(lives.commits, 100);
     EXPECT_GT(lives.aborts, 50);
     EXPECT_GT(lives.kills, 10);
   }
-  test::live_with_containers(seed, 60, true);
+  test::live_with_containers(seed, 60, test::LifeKind::watched);
+  EXPECT_GT(test::live_with_containers(seed, 400, test::LifeKind::collected).kills, 10);
 }
 
 }  // namespace

@@ -53,6 +53,11 @@ TEST(kv_crash, a_bulk_load_is_there_or_not) {
   expect_sound(kv_bulk(), {{"bulk leaves", "bulk chain"}, {"bulk chain", "bulk load returns"}},
                kv_bulk_options());
 }
+TEST(kv_crash, a_bulk_load_over_empty_leaves_is_there_or_not) {
+  expect_sound(kv_bulk_over_empty_leaves(),
+               {{"leaf unlinked", "leaf is retired"}, {"bulk chain", "bulk load returns"}},
+               kv_bulk_options());
+}
 TEST(kv_crash, a_compaction_keeps_every_record) {
   expect_sound(kv_compaction(),
                {{"copies of records", "slots of copies"},

@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "pm/media.h"
+#include "pm/plant.h"
 #include "support/kv_fixture.h"
 #include "tenuto/kv.h"
+#include "tenuto/snapshot.h"
+#include "tenuto/transaction.h"
 
 namespace tenuto {
 namespace {
@@ -125,6 +128,68 @@ TEST_F(KvManyTest, an_emptied_store_can_be_loaded) {
   for (int i = 0; i < 5000; ++i) ASSERT_EQ(s.put(key_of(i), "v"), Status::ok);
   for (int i = 0; i < 5000; ++i) ASSERT_EQ(s.erase(key_of(i)), Status::ok);
   const Model model = records(3000);
+  ASSERT_EQ(s.bulk_load(sorted(model)), Status::ok);
+  expect_same(s, model);
+  expect_valid(s);
+}
+
+// It splits leaves for its records before it meets the conflict, and the leaves stay.
+void fail_a_commit(Store& s, const Model& model) {
+  Result<Collection> other = s.collection("other");
+  ASSERT_TRUE(other);
+  auto tx = s.begin();
+  std::string value;
+  static_cast<void>(tx.get({*other, "read"}, value));
+  for (const auto& [key, v] : model) ASSERT_EQ(tx.put(key, v), Status::ok);
+  ASSERT_EQ(other->put("read", ""), Status::ok);
+  ASSERT_EQ(tx.commit(), Status::conflict);
+}
+
+TEST_F(KvManyTest, a_store_that_a_failed_commit_left_empty_can_be_loaded) {
+  const Model model = records(3000);
+  for (const bool reopened : {false, true}) {
+    const test::TempPath path("bulk-after-conflict");
+    Result<Store> s = Store::open(path.str(), options_, &report_);
+    ASSERT_TRUE(s) << report_.text();
+    fail_a_commit(*s, model);
+    ASSERT_GT(s->stats().leaves, 50u);
+    if (reopened) {
+      ASSERT_EQ(s->close(), Status::ok);
+      s = Store::open(path.str(), options_, &report_);
+      ASSERT_TRUE(s) << report_.text();
+    }
+    // What is not empty, or what a snapshot looks at, is refused as ever.
+    ASSERT_EQ(s->put("~last", "v"), Status::ok);
+    EXPECT_EQ(s->bulk_load(sorted(model)), Status::exists);
+    ASSERT_EQ(s->erase("~last"), Status::ok);
+    {
+      const Result<Snapshot> snapshot = s->snapshot();
+      EXPECT_EQ(s->bulk_load(sorted(model)), Status::busy);
+    }
+    if (!reopened) {
+      fail_a_commit(*s, model);
+      plant("store_bulk_load_refuses_empty_leaves");
+      EXPECT_EQ(s->bulk_load(sorted(model)), Status::exists);
+      unplant_all();
+    }
+    ASSERT_EQ(s->bulk_load(sorted(model)), Status::ok);
+    expect_same(*s, model);
+    expect_valid(*s);
+  }
+}
+
+// Erases under a snapshot leave leaves with versions, which the snapshot still reads.
+TEST_F(KvManyTest, leaves_that_only_a_snapshot_needs_do_not_refuse_a_load) {
+  Store s = opened();
+  const Model model = records(2000);
+  ASSERT_EQ(s.bulk_load(sorted(model)), Status::ok);
+  {
+    const Result<Snapshot> snapshot = s.snapshot();
+    for (const auto& [key, value] : model) ASSERT_EQ(s.erase(key), Status::ok);
+    EXPECT_EQ(s.bulk_load(sorted(model)), Status::busy);
+    std::string value;
+    EXPECT_EQ(snapshot->get(key_of(0), value), Status::ok);
+  }
   ASSERT_EQ(s.bulk_load(sorted(model)), Status::ok);
   expect_same(s, model);
   expect_valid(s);

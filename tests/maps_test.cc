@@ -476,14 +476,12 @@ TEST(MapsCost, of_a_hash_map) {
   c.average("hashed", 4000, 12, true);
 }
 
-// --- at random -----------------------------------------------------------------------------------
-
 template <class Map>
-void random_transactions(std::uint64_t seeds, int transactions) {
+void random_transactions(std::uint64_t seeds, int transactions, bool collected = false) {
   const std::uint64_t first = test::test_seed();
   for (std::uint64_t seed = first; seed < first + test::fewer_if_sanitized(seeds, 2); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    MapsRandom<Map> r(seed);
+    MapsRandom<Map> r(seed, collected);
     r.run(transactions);
     if (::testing::Test::HasFatalFailure()) return;
     EXPECT_GT(r.commits, 100);
@@ -494,6 +492,8 @@ void random_transactions(std::uint64_t seeds, int transactions) {
 
 TEST(MapsRandomly, an_ordered_map_is_as_std_map) { random_transactions<Tree>(2, 2000); }
 TEST(MapsRandomly, a_hash_map_is_as_std_map) { random_transactions<Table>(2, 2000); }
+TEST(MapsRandomly, an_ordered_map_is_collected) { random_transactions<Tree>(1, 800, true); }
+TEST(MapsRandomly, a_hash_map_is_collected) { random_transactions<Table>(1, 800, true); }
 
 }  // namespace
 }  // namespace tenuto

@@ -4,8 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <optional>
 #include <thread>
 
+#include "pm/plant.h"
 #include "support/each_allocation.h"
 #include "support/pool_parts.h"
 #include "tenuto/kv.h"
@@ -29,6 +31,7 @@ class SeveralPoolsCrossings : public testing::Test {
     for (std::size_t i = 0; i < 2; ++i) {
       pool_[i].reset();
       ::unlink(path_[i].str().c_str());
+      ::unlink((path_[i].str() + ".journal").c_str());
       Report report;
       Result<Pool> made = Pool::create(path_[i].str(), options, &report);
       ASSERT_TRUE(made) << report.text();
@@ -53,6 +56,14 @@ class SeveralPoolsCrossings : public testing::Test {
     if (root_[i]->block != nullptr) TENUTO_TRY(tx.free(root_[i]->block));
     root_[i]->block = static_cast<char*>(*block);
     return tx.status();
+  }
+  Status change_both_and_abort(std::uint64_t n) {
+    Transaction first(*pool_[0]);
+    Transaction part(*pool_[1], first);
+    TENUTO_TRY(change(first, 0, n));
+    TENUTO_TRY(change(part, 1, n));
+    first.abort();
+    return Status::ok;
   }
   Status change_both(std::uint64_t n) {
     Transaction first(*pool_[0]);
@@ -204,6 +215,85 @@ TEST_F(SeveralPoolsCrossings, a_close_waits_for_the_common_end) {
   expect_both(3);
   EXPECT_EQ(pool_[1]->close(), Status::ok);
   EXPECT_EQ(pool_[0]->close(), Status::ok);
+}
+
+// On medium journal, where a kill loses what was not synced. Bit i of `changed`: pool i.
+struct KilledAfterCommit {
+  Durability of[2];
+  unsigned changed;
+  std::optional<Durability> asked = {};
+};
+class SeveralPoolsDurability : public SeveralPoolsCrossings {
+ protected:
+  void SetUp() override {
+    options_.medium = Medium::journal;
+    options_.journal.sync_every_ms = 0;
+  }
+  // Which pools have it after a kill.
+  unsigned kept(const KilledAfterCommit& k) {
+    make(options_);
+    for (auto& pool : pool_) EXPECT_EQ(pool->close(), Status::ok);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (std::size_t i = 0; i < 2; ++i) {
+        PoolOptions o = options_;
+        o.durability = k.of[i];
+        pool_[i].emplace(Pool::open(path_[i].str(), o).value());
+        root_[i] = *pool_[i]->root<Root>("r");
+      }
+      Transaction first(*pool_[0]);
+      Transaction part(*pool_[1], first);
+      for (std::size_t i = 0; i < 2; ++i) {
+        if ((k.changed >> i & 1) != 0) root_[i]->n = 1;
+      }
+      const bool ok = part.commit() == Status::ok &&
+                      (k.asked ? first.commit(*k.asked) : first.commit()) == Status::ok;
+      ::_exit(ok ? 0 : 1);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    reopen();
+    unsigned found = 0;
+    for (std::size_t i = 0; i < 2; ++i) found |= static_cast<unsigned>(root_[i]->n.get()) << i;
+    return found;
+  }
+};
+
+TEST_F(SeveralPoolsDurability, a_commit_is_as_durable_as_the_strictest_pool_wants) {
+  constexpr Durability kSync = Durability::sync, kBuffered = Durability::buffered;
+  for (const unsigned changed : {1u, 2u, 3u}) {
+    EXPECT_EQ(kept({{kBuffered, kSync}, changed}), changed) << "the part";
+    EXPECT_EQ(kept({{kSync, kBuffered}, changed}), changed) << "the one that leads";
+    EXPECT_EQ(kept({{kBuffered, kBuffered}, changed, kSync}), changed) << "the call";
+  }
+  EXPECT_EQ(kept({{kBuffered, kBuffered}, 2}), 0u);
+  EXPECT_EQ(kept({{kBuffered, kSync}, 2, kBuffered}), 0u) << "the call says so for all";
+  plant("tx_durability_of_the_leader_alone");
+  EXPECT_EQ(kept({{kBuffered, kSync}, 2}), 0u);
+  unplant_all();
+}
+
+// The next transaction of the lane has its own pools.
+TEST_F(SeveralPoolsDurability, what_one_transaction_wanted_is_not_for_the_next) {
+  make(options_);
+  for (auto& pool : pool_) ASSERT_EQ(pool->close(), Status::ok);
+  PoolOptions buffered = options_;
+  buffered.durability = Durability::buffered;
+  pool_[0].emplace(Pool::open(path_[0].str(), buffered).value());
+  pool_[1].emplace(Pool::open(path_[1].str(), options_).value());
+  for (std::size_t i = 0; i < 2; ++i) root_[i] = *pool_[i]->root<Root>("r");
+  const auto syncs = [&] { return pool_[0]->stats().journal_commits; };
+  for (const bool commits : {true, false}) {
+    ASSERT_EQ(commits ? change_both(1) : change_both_and_abort(2), Status::ok);
+    const std::uint64_t before = syncs();
+    ASSERT_EQ(pool_[0]->run([&](Transaction&) {
+      root_[0]->n = 5;
+      return Status::ok;
+    }),
+              Status::ok);
+    EXPECT_EQ(syncs(), before);
+  }
 }
 
 TEST_F(SeveralPoolsCrossings, a_store_in_the_same_pool_goes_on_beside_it) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "pm/plant.h"
+#include "tx/engine.h"
 #include "tx/txn.h"
 
 namespace TENUTO_NS::tx {
@@ -93,6 +94,8 @@ void Txn::store_waiting() {
 void Txn::store_field(void* at, const void* value, std::size_t bytes, const void* target) {
   if (status() != Status::ok) return;
   if (target != nullptr && !file_.contains(target)) {
+    if (Watch* const watch = engine_.watch()) [[unlikely]]
+      watch->foreign(*this, Watch::Foreign::target, target);
     field_error_ = Status::invalid_argument;
     return;
   }

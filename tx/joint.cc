@@ -54,7 +54,7 @@ namespace TENUTO_NS::tx {
 // --- who is in it --------------------------------------------------------------------------------
 
 // Both pools are marked before: an older version must not open what it would not understand.
-Status Txn::begin_with(Txn& first) {
+Status Txn::begin_with(Txn& first, Durability wanted) {
   if (&first == this) return begin();
   TENUTO_TRY(first.status());
   if (depth_ > 0 && (joint_ == nullptr || joint_ != first.joint_)) return Status::invalid_argument;
@@ -63,7 +63,7 @@ Status Txn::begin_with(Txn& first) {
   std::shared_ptr<Joint> joint = first.joint_;
   if (joint == nullptr) {
     joint = std::make_shared<Joint>(first);
-    first.also_.clear();
+    first.forget_also();
     joint->make_room();
     joint->add(first);
   }
@@ -75,6 +75,8 @@ Status Txn::begin_with(Txn& first) {
   depth_ = 2;  // the outer level is the joint's
   joint->add(*this);
   first.joint_ = joint;
+  const bool alone = TENUTO_PLANT("tx_durability_of_the_leader_alone");
+  if (wanted == Durability::sync && !alone) joint->leader().also_sync_ = true;
   joint_ = std::move(joint);
   return Status::ok;
 }
@@ -307,7 +309,7 @@ void Joint::roll_back() {
 // An exception passes through; the parts behind it end without callbacks.
 void Joint::end(bool committed) {
   ending_ = true;
-  if (!committed) leader_.also_.clear();
+  if (!committed) leader_.forget_also();
   for (Txn* p : parts_) {
     pm::trace_tx(committed ? pm::TraceTx::committed : pm::TraceTx::aborted);
     p->depth_ = 0;
@@ -328,7 +330,7 @@ void Joint::end(bool committed) {
       p->in_callbacks_ = true;
     }
     ~Ends() {
-      if (std::uncaught_exceptions() != before) leader.also_.clear();
+      if (std::uncaught_exceptions() != before) leader.forget_also();
       while (next < parts.size()) end_next(false);
       for (Txn* p : parts) {
         if (p != nullptr) p->in_callbacks_ = false, p->joint_ = nullptr;

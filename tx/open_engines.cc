@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "heap/place.h"
 #include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "pm/process.h"
@@ -93,6 +94,20 @@ bool OpenEngines::has_ended(const TxnName& part) {
   const auto closed = closed_pools().find(part.pool_id);
   return closed != closed_pools().end() && part.lane < closed->second.size() &&
          closed->second[part.lane] >= part.sequence;
+}
+
+std::string OpenEngines::describe(const void* p) {
+  const pm::TraceUninterrupted alone;
+  const std::lock_guard lock(pm::process_locks.engines);
+  for (const Engine* e = first_; e != nullptr; e = e->next_open_) {
+    if (e->file().forked() || !e->file().contains(p)) continue;
+    const PoolOffset o = e->file().offset_of(p);
+    const heap::Place place = e->heap_.look(o);
+    const bool object = place.what == heap::Place::What::block && !place.derived &&
+                        place.use != heap::Place::Use::free;
+    return object ? "the pool " + e->file().path() + ", " + place.text(o) : std::string();
+  }
+  return {};
 }
 
 bool OpenEngines::sync(std::uint64_t pool_id) {

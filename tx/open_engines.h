@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "tenuto/abi.h"
 #include "tx/format.h"
@@ -38,6 +39,9 @@ class OpenEngines {
   // Whether `part` has ended, durably after sync(part.pool_id). false also: its pool is not open
   // and was not closed by this process.
   static bool has_ended(const TxnName& part);
+  // "the pool PATH, block of 64 bytes at offset 4096, allocated": the object at the address, of any
+  // pool that is open. Empty: none. For the watch for mistakes.
+  static std::string describe(const void* p);
   // Medium journal: makes that pool's transactions durable that have ended. false: its device
   // failed, or nobody knows about it.
   static bool sync(std::uint64_t pool_id);

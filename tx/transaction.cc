@@ -14,7 +14,7 @@ Transaction::Transaction(tx::Txn& txn, const char* file, int line) {
 }
 
 void Transaction::begin(tx::Txn& txn, tx::Txn* first, const char* file, int line) {
-  begin_status_ = first == nullptr ? txn.begin() : txn.begin_with(*first);
+  begin_status_ = first == nullptr ? txn.begin() : txn.begin_with(*first, durability_);
   if (begin_status_ != Status::ok) return;
   txn.began_at(file, line);
   txn_ = &txn;
@@ -145,7 +145,10 @@ void Transaction::undo(Savepoint point) noexcept {
   if (!pm::had_memory([&] { static_cast<void>(rollback_to(point)); })) abort();
 }
 
-Status Transaction::commit() { return commit(durability_); }
+Status Transaction::commit() {
+  const tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : commit(txn->strictest(durability_));
+}
 
 Status Transaction::commit(Durability durability) {
   if (open() == nullptr) return why_not();

@@ -143,7 +143,7 @@ Status Txn::add_later(const void* p, std::size_t bytes) {
 }
 
 Status Txn::add_bytes(const void* p, std::size_t bytes) {
-  if (!file_.contains(p)) return Status::invalid_argument;
+  if (!file_.contains(p)) return refuse_foreign(p);
   const Range r{file_.offset_of(p).value, file_.offset_of(p).value + bytes};
   if (!file_.in_range({r.begin}, bytes) && !in_log_reach(file_, r.begin, bytes))
     return Status::invalid_argument;
@@ -164,7 +164,7 @@ Status Txn::add_bytes(const void* p, std::size_t bytes) {
 
 Status Txn::overwrite(const void* p, std::size_t bytes) {
   TENUTO_TRY(status());
-  if (!file_.contains(p)) return Status::invalid_argument;
+  if (!file_.contains(p)) return refuse_foreign(p);
   const std::uint64_t begin = file_.offset_of(p).value;
   if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
   if (TENUTO_PLANT("tx_overwritten_bytes_not_flushed")) return Status::ok;

@@ -59,8 +59,8 @@ class Txn {
   Status begin();
   // Begins a transaction that ends together with `first`, in another pool (joint.h). Statuses as
   // begin; also invalid_argument: the pool has a transaction of its own open, or is a copy of one
-  // that takes part; and those of first.status().
-  Status begin_with(Txn& first);
+  // that takes part; and those of first.status(). `wanted`: the durability of the pool.
+  Status begin_with(Txn& first, Durability wanted = Durability::buffered);
   // ok while it may be used, else closed, forked or aborted.
   Status status() const {
     if (depth_ == 0) return Status::closed;
@@ -75,6 +75,8 @@ class Txn {
   std::uint64_t turn() const { return turn_.load(std::memory_order_relaxed); }
   // The last step of a commit, for all pools that took part.
   Status acknowledge(Durability d);
+  // `own`, or sync if a pool that has a part in the transaction wants that.
+  Durability strictest(Durability own) const { return also_sync_ ? Durability::sync : own; }
 
   // As the calls of Transaction (tenuto/tx.h).
   Status add_later(const void* p, std::size_t bytes);
@@ -168,6 +170,7 @@ class Txn {
   void entries_durable();
   void take_over(PoolOffset block, std::uint64_t bytes, bool typed);
   void look_for_mistakes(const char* when);
+  Status refuse_foreign(const void* p);  // invalid_argument
   void roll_back();
   void end_state(bool committed) noexcept;
   void end(bool committed);
@@ -206,6 +209,11 @@ class Txn {
   Savepoints savepoints_;
   std::shared_ptr<Joint> joint_;     // null: it is in this pool alone
   std::vector<pm::PoolFile*> also_;  // the other pools of what it led last, to acknowledge
+  bool also_sync_ = false;           // one of them has Durability::sync
+  void forget_also() {
+    also_.clear();
+    also_sync_ = false;
+  }
   Decisions decisions_;
   std::vector<heap::Block> limbo_;  // freed by transaction committed_; their bits are stored
   pm::DirtyLines dirty_;            // the lines of these bits

@@ -55,7 +55,7 @@ void Txn::take_over(PoolOffset block, std::uint64_t bytes, bool typed) {
 
 Status Txn::free(const void* p) {
   TENUTO_TRY(status());
-  if (!file_.contains(p)) return Status::invalid_argument;
+  if (!file_.contains(p)) return refuse_foreign(p);
   const PoolOffset offset = file_.offset_of(p);
   if (NewBlock* b = new_blocks_.find(offset)) {
     if (b->cancelled) return Status::invalid_argument;

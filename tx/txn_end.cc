@@ -109,7 +109,7 @@ Status Txn::acknowledge(Durability d) {
   for (pm::PoolFile* file : also_) {
     if (const Status other = file->acknowledge(d); s == Status::ok) s = other;
   }
-  also_.clear();
+  forget_also();
   return s;
 }
 
@@ -153,6 +153,11 @@ void Txn::end(bool committed) {
 std::string Txn::place() const {
   if (file_name_ == nullptr) return "a transaction";
   return "the transaction begun at " + std::string(file_name_) + ":" + std::to_string(line_);
+}
+
+Status Txn::refuse_foreign(const void* p) {
+  if (Watch* const watch = engine_.watch()) watch->foreign(*this, Watch::Foreign::range, p);
+  return Status::invalid_argument;
 }
 
 void Txn::look_for_mistakes(const char* when) { engine_.watch()->check(*this, when); }

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "heap/place.h"
-#include "pm/no_memory.h"
 #include "tenuto/mistakes.h"
 #include "tx/txn.h"
 
@@ -46,17 +45,14 @@ void Watch::copy(Range r) {
   }
 }
 
-template <class F>
-void Watch::unless_ended(F&& f) noexcept {
-  if (!ended_ && !pm::had_memory(f)) ended_ = true;
-}
-
 void Watch::flushed(const void* p, std::size_t bytes) noexcept {
   unless_ended([&] {
     const std::uint64_t at = file_.offset_of(p).value;
     const std::uint64_t end = std::min(round_up(at + bytes, kLineBytes), file_.bytes());
     const std::lock_guard lock(mu_);
-    copy({round_down(at, kLineBytes), end});
+    const Range lines{round_down(at, kLineBytes), end};
+    find_flushed_pointers(lines);
+    copy(lines);
   });
 }
 
@@ -121,8 +117,11 @@ bool Watch::covered(std::uint64_t at) const {
 void Watch::check(const Txn& txn, const char* when) noexcept {
   unless_ended([&] {
     std::vector<Line> lines;
+    std::vector<Word> words;
     {
       const std::lock_guard lock(mu_);
+      words.swap(flushed_words_);
+      for (const Range r : ranges_[&txn]) find_pointers(r, words);
       const std::uint64_t chunks = round_up(file_.bytes(), kChunkBytes) / kChunkBytes;
       std::set<std::uint64_t> wanted;
       for (const Range r : ranges_[&txn]) wanted.insert(r.begin / kChunkBytes);
@@ -131,13 +130,15 @@ void Watch::check(const Txn& txn, const char* when) noexcept {
       }
       for (const std::uint64_t chunk : wanted) compare_chunk(chunk, lines);
     }
+    const std::string found_at = std::string("found at the ") + when + " " + txn.place();
+    for (const Word word : words) judge_pointer(word, found_at);
     FoundByBlock found;
     for (const Line& line : lines) judge(line, found);
     for (const auto& [block, f] : found) {
       say("an object was changed, and the change was neither added to a transaction nor flushed: "
           "call Transaction::add before the store, or make the member a field (tenuto/p.h)",
           std::to_string(f.bytes) + " bytes from " + std::to_string(f.first - block) +
-              " on in the " + f.block + "; found at the " + when + " " + txn.place());
+              " on in the " + f.block + "; " + found_at);
     }
   });
 }

@@ -7,7 +7,13 @@
 //
 // Cost: each flush takes a lock and copies; each end of a transaction reads kChunksAtOnce chunks of
 // pool and copy, and those that it stored to. So in a pool above 64 MiB a stray store far away is
-// found some transactions later. The traced build has no watch: there the explorer sees each store.
+// found some transactions later.
+//
+// Pointers (watch_pools.cc). A word that was stored, and read as a Ptr leads into another open pool
+// or into a closed one, is told at the same time. The watch also keeps the pool's addresses after
+// its close (pm/closed_pools.h).
+//
+// The traced build has no watch: there the explorer sees each store.
 // A build with ThreadSanitizer has none either, because a comparison reads what others write.
 #pragma once
 
@@ -25,6 +31,7 @@
 #include "file/pool_file.h"
 #include "heap/heap.h"
 #include "pm/media.h"
+#include "pm/no_memory.h"
 #include "tenuto/persist.h"
 #include "tenuto/status.h"
 #include "tx/ranges.h"
@@ -66,6 +73,9 @@ class Watch final : public pm::FlushWatch {
   void settle(Range r) noexcept;
   // Compares. `when`: what ends now, for the report.
   void check(const Txn& txn, const char* when) noexcept;
+  // A call of the transaction was given a range, or a field its target, out of the pool.
+  enum class Foreign : std::uint8_t { range, target };
+  void foreign(const Txn& txn, Foreign what, const void* p) noexcept;
   // A thread ended before its transaction did.
   void left_open(const Txn& txn) noexcept;
 
@@ -92,6 +102,14 @@ class Watch final : public pm::FlushWatch {
   };
   void compare_chunk(std::uint64_t chunk, std::vector<Line>& lines) const;
   void judge(const Line& line, FoundByBlock& found);
+  struct Word {
+    std::uint64_t at;
+    std::uint64_t raw;
+  };
+  bool leads_out(Word word) const;
+  void find_flushed_pointers(Range lines);
+  void find_pointers(Range r, std::vector<Word>& words) const;
+  void judge_pointer(Word word, const std::string& found_at) const;
 
   pm::PoolFile& file_;
   heap::Heap& heap_;
@@ -101,7 +119,14 @@ class Watch final : public pm::FlushWatch {
   std::atomic<bool> ended_ = false;                                         // there was no memory
   std::unordered_map<std::uint64_t, std::unique_ptr<std::byte[]>> chunks_;  // absent: zeros
   std::map<const Txn*, std::vector<Range>> ranges_;
+  // Words that were flushed outside of transactions and may lead out of the pool.
+  std::vector<Word> flushed_words_;
   std::uint64_t next_ = 0;  // the chunk to compare next, in a large pool
 };
+
+template <class F>
+void Watch::unless_ended(F&& f) noexcept {
+  if (!ended_ && !pm::had_memory(f)) ended_ = true;
+}
 
 }  // namespace TENUTO_NS::tx

@@ -149,10 +149,9 @@ class TENUTO_API Collection {
                                     std::optional<std::string_view> to, WriteOptions = {});
   // Puts all these records into an empty collection, or none of them. The keys must ascend. Several
   // threads build the leaves (PoolOptions::recovery_threads), and all become visible at once. A few
-  // fences for any number of records. Statuses as put; exists: the collection is not empty, was
-  // written to meanwhile, or has room for records that were erased or whose commit failed (a
-  // compaction gives it back); busy: a snapshot or transaction is active, or the collection is
-  // being dropped; invalid_argument also: the keys do not ascend, or the first one is empty.
+  // fences for any number of records. Statuses as put; exists: the collection is not empty, or
+  // was written to meanwhile; busy: a snapshot or transaction is active, or the collection is being
+  // dropped; invalid_argument also: the keys do not ascend, or the first one is empty.
   Status bulk_load(std::span<const BulkRecord> sorted, WriteOptions = {});
 
   // For collections with duplicates, else invalid_argument. Otherwise as contains and erase.

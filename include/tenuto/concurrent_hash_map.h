@@ -258,6 +258,10 @@ class ConcurrentHashMap {
   Status validate(const AnyPool& pool, Report* report = nullptr) const {
     return validate_shards(report, [&](const Map& map) { return map.validate(pool, report); });
   }
+  // For collections (tenuto/references.h).
+  void references(const References& visit) const {
+    for (const Shard& s : shards_) visit(s.map);
+  }
   template <class F>
   void for_each_block(F&& f) const {
     for (const Shard& s : shards_) s.map.for_each_block(f);

@@ -18,6 +18,8 @@
 //     }
 //   };
 //
+// In a pool with Consistency::gc it also says where its references are (tenuto/references.h).
+//
 // Damage: a container has no checksum, as all objects of a program. A lookup believes the bytes, so
 // on a damaged medium it may read anywhere. validate(pool) of a container finds every pointer,
 // size, tag and order that is wrong, and after it readers stay inside the pool. A flipped bit in a
@@ -30,6 +32,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tenuto/references.h"
 #include "tenuto/status.h"
 #include "tenuto/tx.h"
 
@@ -76,6 +79,12 @@ void relocate(T* to, T& from) noexcept {
   } else {
     new (static_cast<void*>(to)) T(std::move(from));
   }
+}
+
+// Passes on the references of an element (tenuto/references.h).
+template <class T>
+void visit_element(const References& visit, const T& element) {
+  if constexpr (HasReferences<T> || !PlainElement<T>) visit(element);
 }
 
 // Frees what `object` owns; nothing, if it is no owner. Statuses as Transaction::free.

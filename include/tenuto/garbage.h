@@ -5,25 +5,22 @@
 // as a VPtr, and takes for a pointer whatever leads to an allocated block (conservative marking,
 // Boehm and Weiser 1988; Makalu and Ralloc for persistent memory). So a number that looks like a
 // pointer keeps a block, and no block is lost. A Ptr may point into a block, a VPtr points to its
-// begin. Pointers in records of the store, in other pools and in DRAM do not count. A filter for a
-// type tells where its pointers are, which is exact and faster.
+// begin. Pointers in records of the store, in other pools and in DRAM do not count. A filter for
+// the root object or for a type tells where its pointers are, which is exact (tenuto/references.h).
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <vector>
 
 #include "tenuto/abi.h"
+#include "tenuto/references.h"
 
 namespace TENUTO_NS {
 
-// Calls visit(target) for every pointer of the object; null targets may be passed. It runs in
-// several threads at once, must not call the pool, and throws nothing but std::bad_alloc.
-using PointerFilter = std::function<void(const void* object, std::uint64_t bytes,
-                                         const std::function<void(const void*)>& visit)>;
-
 struct GarbageOptions {
+  // Of the root object. Empty: it is read word by word.
+  PointerFilter root_filter = {};
   // By type (AllocOptions::type). Objects of other types, and those without one, are read word by
   // word.
   std::map<std::uint64_t, PointerFilter> filters = {};

@@ -58,10 +58,8 @@ class p {
 
   T get() const {
     if (!Transaction::any_open()) [[likely]]
-      return decode(stored_);  // no copy on the stack, whose address would leave
-    Stored stored;
-    if (!Transaction::load_field(&stored_, &stored, sizeof stored)) stored = stored_;
-    return decode(stored);
+      return decode(stored_);
+    return get_waiting();
   }
   operator T() const { return get(); }
   T operator->() const requires(std::is_pointer_v<T>) { return get(); }
@@ -97,6 +95,13 @@ class p {
   }
 
  private:
+  // A call of its own, so that get() has no stack frame and is inlined: it reads a value on the
+  // stack whose address leaves.
+  [[gnu::noinline]] T get_waiting() const {
+    Stored stored;
+    if (!Transaction::load_field(&stored_, &stored, sizeof stored)) stored = stored_;
+    return decode(stored);
+  }
   Stored encode(T value) const {
     if constexpr (std::is_pointer_v<T>)
       return {PtrWord::encode(&stored_, value)};

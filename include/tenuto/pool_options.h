@@ -84,11 +84,11 @@ enum class Consistency : std::uint8_t {
   // Each call is atomic and durable, and a crash leaks nothing.
   log = 1,
   // After a crash the pool keeps what its root object leads to, and frees the rest
-  // (tenuto/garbage.h tells how pointers are found; PoolOptions::filters). A call stores one word,
-  // writes no log and waits for nothing. It is durable after the thread's next Pool::sync or
-  // commit, its end, 64 more calls, or a close. A crash before may undo it, and of several calls
-  // any. Objects that only a walk by type reaches are lost in a crash. Blocks above 16 KiB, those
-  // with a type or zeros, and publish and swap have fences.
+  // (tenuto/garbage.h tells how pointers are found, root_filter and filters below where they are).
+  // A call stores one word, writes no log and waits for nothing. It is durable after the thread's
+  // next Pool::sync or commit, its end, 64 more calls, or a close. A crash before may undo it, and
+  // of several calls any. Objects that only a walk by type reaches are lost in a crash. Blocks
+  // above 16 KiB, those with a type or zeros, and publish and swap have fences.
   gc = 2,
   // malloc_to and free_from have one fence and no log; with a type or zeros malloc_to has two. What
   // returned is durable. A crash in a call leaves any part of it: a block that no word names, or a
@@ -209,7 +209,10 @@ struct PoolOptions {
   // the pool (wrong_version). Records and leaves of the store have none. Cost: on a warm heap no
   // line and no fence, and a load at each free; a new slab flushes a line for each of its blocks.
   bool canaries = false;
-  // For pools with Consistency::gc, at an open after a crash. See tenuto/garbage.h.
+  // For pools with Consistency::gc, at an open after a crash: where the references of the root
+  // object are, and those of objects with a type (tenuto/references.h). What has no filter is read
+  // word by word.
+  PointerFilter root_filter = {};
   std::map<std::uint64_t, PointerFilter> filters = {};
   unsigned stripes = 6;           // neighbouring blocks use so many bitmap lines in turn, 1..32
   unsigned recovery_threads = 0;  // 0: all cores

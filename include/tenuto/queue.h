@@ -24,6 +24,7 @@
 // each freed one an entry.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -199,6 +200,23 @@ class Queue {
   Status release(Transaction& tx) {
     TENUTO_TRY(release_all(tx));
     return chain_.free_segments(tx);
+  }
+  // For collections (tenuto/references.h).
+  void references(const References& visit) const {
+    const auto v = chain_.view();
+    std::uint64_t begin = v.begin;
+    for (const tx::Chain::Segment* s = v.first; s != nullptr; s = s->next, begin = 0) {
+      if (!visit.has(s, sizeof *s) || s->slots > ~std::uint64_t{0} / 2 / sizeof(T) ||
+          !visit.has(s, type().first() + s->slots * sizeof(T), alignof(T))) {
+        return visit.words(this, sizeof *this);
+      }
+      if (!visit.owns(s, sizeof *s)) return;
+      const std::uint64_t end = s == v.last ? std::min(v.end, s->slots) : s->slots;
+      for (std::uint64_t i = begin; i < end; ++i) {
+        visit_element(visit, *static_cast<const T*>(type().at(s, i)));
+      }
+      if (s == v.last) return;
+    }
   }
 
  private:

@@ -82,6 +82,12 @@ class TENUTO_API String {
   // As an element (tenuto/element.h). Frees the block. The string has no value afterwards; clear()
   // leaves an empty one.
   Status release(Transaction& tx) { return small() ? Status::ok : tx.free(block()); }
+  // For collections (tenuto/references.h).
+  void references(const References& visit) const {
+    if (small()) return;
+    if (!visit.has(block(), size_ + 1, 1)) return visit.words(this, sizeof *this);
+    static_cast<void>(visit.owns(block(), size_ + 1));
+  }
   // REQUIRES: this has no value yet.
   Status construct(Transaction& tx, std::string_view text);
 

@@ -34,11 +34,12 @@
 // pool is lost (PoolInfo::pools_waited_for, Pool::forget_pool).
 //
 // A commit may also return full or in_doubt (no room or memory to note the decision: everything is
-// undone). How it is durable is the option of the pool that leads. Pools that are in a transaction
-// together belong together: an older copy of one of them alone is noticed only if it has to decide.
-// Cost: one fence more than in one pool, for any number of pools; on medium journal three syncs.
-// The first such transaction of a pool writes its superblock. Versions that know none refuse the
-// pool from then on (wrong_version).
+// undone). It is durable as the strictest of the pools' options says, whichever of them changed:
+// with one pool whose PoolOptions::durability is sync, all are. commit(durability) of the first one
+// is for all. Pools that are in a transaction together belong together: an older copy of one of
+// them alone is noticed only if it has to decide. Cost: one fence more than in one pool, for any
+// number of pools; on medium journal three syncs. The first such transaction of a pool writes its
+// superblock. Versions that know none refuse the pool from then on (wrong_version).
 //
 // Thread safety: a Transaction belongs to the thread that began it. When that thread ends, an open
 // transaction is rolled back, and all later calls on it return Status::aborted.
@@ -201,11 +202,12 @@ class TENUTO_API Transaction {
   Status on_end(std::function<void(bool committed)> f);
 
   // Commits the outermost transaction, or leaves an inner one. Durable on return, as
-  // PoolOptions::durability says. ok | aborted (an inner one was aborted) | corrupt, io, read_only
-  // (the pool turned read-only before, and everything is rolled back) | io (a page or the journal
-  // failed during the commit: committed, but not known to be durable; see Pool::health) | forked.
-  // Cost: two fences besides those of add and ready, one more if something was logged after the
-  // last of these, and none when nothing was added, allocated or freed.
+  // PoolOptions::durability says (of several pools the strictest). ok | aborted (an inner one was
+  // aborted) | corrupt, io, read_only (the pool turned read-only before, and everything is rolled
+  // back) | io (a page or the journal failed during the commit: committed, but not known to be
+  // durable; see Pool::health) | forked. Cost: two fences besides those of add and ready, one more
+  // if something was logged after the last of these, and none when nothing was added, allocated or
+  // freed.
   Status commit();
   // The same, with this durability instead of PoolOptions::durability.
   Status commit(Durability durability);

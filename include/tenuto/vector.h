@@ -287,6 +287,16 @@ class Vector {
     const auto v = array_.view();
     return v.data == nullptr ? Status::ok : tx.free(v.data);
   }
+  // For collections (tenuto/references.h).
+  void references(const References& visit) const {
+    const auto v = array_.view();
+    if (v.data == nullptr) return;
+    const bool sound = v.size <= v.room && v.room <= ~std::uint64_t{0} / sizeof(T) &&
+                       visit.has(v.data, v.room * sizeof(T), alignof(T));
+    if (!sound) return visit.words(this, sizeof *this);
+    if (!visit.owns(v.data, v.room * sizeof(T))) return;
+    for (const T& element : *this) visit_element(visit, element);
+  }
   // REQUIRES: this has no value yet. Copies the values to a new block.
   Status construct(Transaction& tx,
                    std::span<const T> values) requires std::is_nothrow_copy_constructible_v<T> {

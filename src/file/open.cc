@@ -55,6 +55,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   f->path_ = path;
   f->journal_place_ = f->journal_path(options.journal);
   f->log_ = options.log;
+  f->watched_ = watches(options);
   if (::access(f->path_.c_str(), F_OK) == 0) {
     return fail(Status::exists, report, "there is a file already", f->path_);
   }
@@ -121,6 +122,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
   f->log_ = options.log;
+  f->watched_ = watches(options);
   f->opened_to_read_ = options.read_only;
   f->health_.read_only.store(options.read_only, std::memory_order_relaxed);
   // O_NONBLOCK: the open of a pipe does not wait for its other end. Regular files ignore it.

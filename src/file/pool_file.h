@@ -236,6 +236,9 @@ class PoolFile final : public OfProcess {
     const Medium m = medium_to_write_;
     return m == Medium::journal ? !in_memory_ : map_sync_ && m != Medium::cache;
   }
+  // The pool is in use from now on. If it is watched its addresses are kept when it is closed, and
+  // who follows a pointer to them is told (pm/closed_pools.h).
+  void used() { used_ = true; }
   // Whether `create` made it for medium journal. Then the caller closes it and opens it again.
   bool wants_journal() const { return wants_journal_; }
   // Null on all media but journal.
@@ -263,6 +266,8 @@ class PoolFile final : public OfProcess {
   Status lock(bool exclusive, Report* report);
   // size_max 0: as many as may be, up to kAutomaticSizeMax.
   Status reserve_addresses(std::uint64_t size_max, std::uint64_t least, Report* report);
+  void give_back_addresses();
+  static bool watches(const PoolOptions& options);
   void choose_medium(const PoolOptions& options);
   Status choose_consistency(const PoolOptions& options, Report* report);
   std::string journal_path(const JournalOptions& options) const;
@@ -318,6 +323,8 @@ class PoolFile final : public OfProcess {
   bool shared_ = false;                      // stores to the mapping can be read from the file
   std::atomic<bool> partly_shared_ = false;  // share was called
   bool large_pages_ = false;                 // the option
+  bool watched_ = false;                     // mistakes of the program are looked for
+  bool used_ = false;                        // the program may have had pointers into it
   bool was_clean_ = true;
   bool keeps_tail_ = false;    // what is behind the last zone may be a zone: it is never cut off
   bool copy_damaged_ = false;  // of the superblock: super_ may be the older one

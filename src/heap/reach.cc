@@ -1,9 +1,13 @@
 // What pointers lead to: a parallel mark over the logged blocks of a quiescent pool. Nothing here
 // changes the pool.
 //
-// A thread has a stack of marked blocks that it has not read yet. The next ones wait in a short
-// queue, so that their lines are on the way. While another thread waits, a thread gives it the
-// older half of its stack.
+// A thread has a stack of what it has not read yet: marked blocks, and objects in them. The next
+// ones wait in a short queue, so that their lines are on the way. While another thread waits, a
+// thread gives it the older half of its stack.
+//
+// A block is read by the filter of its type, or of the root; else as the pointer says that led to
+// it first (References::Reader); else word by word. A container takes its blocks and reads them in
+// its own call.
 #include <algorithm>
 #include <array>
 #include <condition_variable>
@@ -23,10 +27,18 @@ namespace TENUTO_NS::heap {
 
 struct Heap::State::Tracer {
   const State& s;
-  const std::map<std::uint64_t, PointerFilter>& filters;
+  const GarbageOptions& options;
+  const void* const root;
   BlockMarks& marks;
   // Any block may be allocated: after a crash of a pool with Consistency::gc.
   const bool after_crash;
+  // What is to be read.
+  struct Task {
+    const void* at = nullptr;
+    std::uint64_t bytes = 0;
+    References::Reader reader = nullptr;
+    bool whole = true;  // a block, and not an object in one
+  };
   struct Large {
     Block block;
     bool typed = false;
@@ -37,7 +49,7 @@ struct Heap::State::Tracer {
   std::mutex mu = {};
   std::condition_variable given_or_done = {};
   // By mu.
-  std::vector<std::vector<Block>> given = {};
+  std::vector<std::vector<Task>> given = {};
   unsigned working = 0;
   bool done = false;    // nobody works and nothing is given
   bool failed = false;  // an allocation: a thread gave up
@@ -106,28 +118,65 @@ struct Heap::State::Tracer {
   }
 
   // One thread's work.
-  struct Walk {
+  struct Walk final : References::Marker {
     Tracer& tracer;
-    std::vector<Block> stack = {};
-    std::array<Block, kAhead> ahead = {};
+    const References visit{*this};
+    std::vector<Task> stack = {};
+    std::array<Task, kAhead> ahead = {};
     std::size_t next = 0;     // of `ahead`, a ring
     std::size_t waiting = 0;  // in it
     std::uint64_t blocks = 0;
     std::uint64_t bytes = 0;
 
-    void found(const Block& b) {
-      if (!tracer.marks.set(b.offset)) return;
+    explicit Walk(Tracer& t) : tracer(t) {}
+
+    // False: it has a mark already.
+    bool mark(const Block& b) {
+      if (!tracer.marks.set(b.offset)) return false;
       blocks += 1;
       bytes += b.bytes;
-      stack.push_back(b);
+      return true;
+    }
+    void found(const Block& b, References::Reader reader = nullptr) {
+      if (mark(b)) stack.push_back({tracer.s.file.at<void>(b.offset), b.bytes, reader});
     }
     // A word may point into a block if it is a Ptr, or to its begin.
-    void target(const void* p, bool inside) {
+    void target(const void* p, bool inside, References::Reader reader = nullptr) {
       if (!tracer.s.file.contains(p)) return;
       const PoolOffset o = tracer.s.file.offset_of(p);
       const Block b = tracer.containing(o);
-      if (b.offset && (inside || b.offset == o)) found(b);
+      if (b.offset && (inside || b.offset == o)) found(b, b.offset == o ? reader : nullptr);
     }
+    // The block of at least so many usable bytes that begins there. No offset: there is none.
+    Block begins_at(const void* p, std::uint64_t n) const {
+      if (!tracer.s.file.contains(p)) return {};
+      const PoolOffset o = tracer.s.file.offset_of(p);
+      const Block b = tracer.containing(o);
+      return b.offset == o && b.bytes - tracer.s.canary_bytes >= n ? b : Block{};
+    }
+
+    void lead_to(const void* to, References::Reader reader) override {
+      if (TENUTO_PLANT("heap_reach_passes_typed_pointers_over")) return;
+      target(to, true, reader);
+    }
+    void read_words(const void* at, std::uint64_t n) override {
+      const auto begin = round_up(reinterpret_cast<std::uintptr_t>(at), sizeof(std::uint64_t));
+      const std::uint64_t end = reinterpret_cast<std::uintptr_t>(at) + n;
+      const auto* const first = reinterpret_cast<const std::uint64_t*>(begin);
+      for (std::size_t i = 0; begin + (i + 1) * sizeof(std::uint64_t) <= end; ++i) word(first[i]);
+    }
+    void read_later(const void* at, std::uint64_t n, References::Reader reader) override {
+      if (TENUTO_PLANT("heap_reach_forgets_what_is_deep")) return;
+      stack.push_back({at, n, reader, false});
+    }
+    bool is_block(const void* at, std::uint64_t n) const override {
+      return static_cast<bool>(begins_at(at, n).offset);
+    }
+    bool take(const void* block, std::uint64_t n) override {
+      const Block b = begins_at(block, n);
+      return b.offset && mark(b);
+    }
+
     void word(const std::uint64_t& at) {
       const std::uint64_t raw = __atomic_load_n(&at, __ATOMIC_RELAXED);
       if (raw == 0) return;
@@ -135,38 +184,44 @@ struct Heap::State::Tracer {
       if (TENUTO_PLANT("heap_reach_passes_versioned_words_over")) return;
       if (const void* p = VPtrWord::decode(&at, raw)) target(p, false);
     }
-    void read(const Block& block) {
-      const Block b{block.offset, block.bytes - tracer.s.canary_bytes};
-      const auto* const at = tracer.s.file.at<std::uint64_t>(b.offset);
-      if (!tracer.filters.empty()) {
-        const auto filter = tracer.filters.find(tracer.type_of(block));
-        if (filter != tracer.filters.end()) {
-          filter->second(at, b.bytes, [this](const void* p) {
-            if (p != nullptr) target(p, true);
-          });
-          return;
-        }
+    // Null: none is registered.
+    const PointerFilter* filter_of(const Task& block) const {
+      const GarbageOptions& o = tracer.options;
+      if (block.at == tracer.root && o.root_filter) return &o.root_filter;
+      if (o.filters.empty()) return nullptr;
+      const PoolOffset offset = tracer.s.file.offset_of(block.at);
+      const auto filter = o.filters.find(tracer.type_of({offset, block.bytes}));
+      return filter == o.filters.end() ? nullptr : &filter->second;
+    }
+    void read(const Task& task) {
+      depth = 0;
+      if (!task.whole) return task.reader(task.at, task.bytes, visit);
+      const std::uint64_t usable = task.bytes - tracer.s.canary_bytes;
+      if (const PointerFilter* const filter = filter_of(task)) {
+        return (*filter)(task.at, usable, visit);
       }
-      const std::size_t words = b.bytes / sizeof(std::uint64_t);
+      if (task.reader != nullptr) return task.reader(task.at, usable, visit);
+      const auto* const at = static_cast<const std::uint64_t*>(task.at);
+      const std::size_t words = usable / sizeof(std::uint64_t);
       const std::size_t end = TENUTO_PLANT("heap_reach_reads_half_a_block") ? words / 2 : words;
       for (std::size_t i = 0; i < end; ++i) word(at[i]);
     }
-    // The block whose line was asked for longest ago. No offset: there is none left.
-    Block take() {
+    // The one whose line was asked for longest ago. Null: there is none left.
+    Task next_task() {
       for (; waiting < kAhead && !stack.empty(); ++waiting) {
-        const Block& b = ahead[(next + waiting) % kAhead] = stack.back();
-        __builtin_prefetch(tracer.s.file.at<char>(b.offset));
+        const Task& task = ahead[(next + waiting) % kAhead] = stack.back();
+        __builtin_prefetch(task.at);
         stack.pop_back();
       }
       if (waiting == 0) return {};
       waiting -= 1;
-      const Block due = ahead[next];
+      const Task due = ahead[next];
       next = (next + 1) % kAhead;
       return due;
     }
     void run() {
-      for (Block b = take(); b.offset; b = take()) {
-        read(b);
+      for (Task task = next_task(); task.at != nullptr; task = next_task()) {
+        read(task);
         if (stack.size() > 1 && tracer.wanted.load(std::memory_order_relaxed) > 0) {
           tracer.share(stack);
         }
@@ -175,22 +230,22 @@ struct Heap::State::Tracer {
   };
 
   // The older half: it leads to more.
-  void share(std::vector<Block>& stack) {
+  void share(std::vector<Task>& stack) {
     const auto half = stack.begin() + static_cast<std::ptrdiff_t>(stack.size() / 2);
-    std::vector<Block> older(stack.begin(), half);
+    std::vector<Task> older(stack.begin(), half);
     stack.erase(stack.begin(), half);
     if (TENUTO_PLANT("heap_reach_loses_what_it_shares")) return;
     const std::lock_guard lock(mu);
     give(std::move(older));
   }
   // REQUIRES: mu.
-  void give(std::vector<Block> stack) {
+  void give(std::vector<Task> stack) {
     given.push_back(std::move(stack));
     wanted.fetch_sub(1, std::memory_order_relaxed);
     given_or_done.notify_one();
   }
   // False: there is nothing left to do.
-  bool wait_for(std::vector<Block>& stack) {
+  bool wait_for(std::vector<Task>& stack) {
     std::unique_lock lock(mu);
     wanted.fetch_add(1, std::memory_order_relaxed);
     if (given.empty() && working == 0) finish();
@@ -209,7 +264,7 @@ struct Heap::State::Tracer {
 
   // What each thread does.
   void work() {
-    Walk w{*this};
+    Walk w(*this);
     while (wait_for(w.stack)) {
       const bool had = pm::had_memory([&] { w.run(); });
       const std::lock_guard lock(mu);
@@ -236,9 +291,11 @@ void Heap::reach_after_crash(std::span<const PoolOffset> from, const GarbageOpti
 
 void Heap::trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
                  BlockMarks& marks, Reached& reached) {
-  State::Tracer tracer{*state_, options.filters, marks, after_crash};
+  const auto& word = reinterpret_cast<const PtrWord&>(state_->file.head().roots[pm::kRootUser]);
+  const void* const root = PtrWord::decode(&word, word.raw);
+  State::Tracer tracer{*state_, options, root, marks, after_crash};
   tracer.find_extents();
-  State::Tracer::Walk first{tracer};
+  State::Tracer::Walk first(tracer);
   for (const PoolOffset o : from) {
     if (const Block b = tracer.containing(o); b.offset) first.found(b);
   }

@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "pm/assert.h"
+#include "pm/former_handler.h"
 #include "pm/media.h"
 #include "pm/process.h"
 #include "tenuto/units.h"
@@ -32,8 +33,7 @@ struct Mapping {
 
 constinit std::array<Mapping, kMappingsMax> mappings;
 constinit std::mutex& mappings_mu = process_locks.mappings;
-// Constant once the handler is installed.
-struct sigaction previous {};
+constinit FormerHandler former_sigbus;
 
 void note(PoolHealth& health, std::uint64_t offset) {
   std::uint64_t none = 0;
@@ -66,32 +66,14 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
     errno = error;
     return;
   }
-  if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(number, info, context);
-  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-    return previous.sa_handler(number);
-  }
-  // No handler wants it. The access, or the signal, repeats and ends the process as by default.
-  struct sigaction otherwise {};
-  otherwise.sa_handler = SIG_DFL;
-  ::sigaction(number, &otherwise, nullptr);
-  if (!of_an_access) static_cast<void>(::raise(number));
-}
-
-void install() {
-  struct sigaction ours {};
-  ours.sa_sigaction = on_bus_error;
-  ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
-  ::sigemptyset(&ours.sa_mask);
-  // The old handler is read first, so that `previous` is set before the first signal.
-  ::sigaction(SIGBUS, nullptr, &previous);
-  ::sigaction(SIGBUS, &ours, nullptr);
+  former_sigbus.call(number, info, context);
 }
 
 }  // namespace
 
 void catch_bus_errors(const void* base, std::uint64_t bytes, PoolHealth& health) {
   const std::lock_guard lock(mappings_mu);
-  static const bool installed = (install(), true);
+  static const bool installed = (former_sigbus.replace(SIGBUS, on_bus_error), true);
   static_cast<void>(installed);
   std::size_t i = 0;
   while (i < kMappingsMax && mappings[i].base.load() != 0) ++i;

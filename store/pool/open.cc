@@ -67,6 +67,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
   TENUTO_TRY(impl->file->link_into_place(report));
   if (!impl->file->wants_journal()) {
     impl->heap->start_large_pages();
+    impl->file->used();
     impl->engine->watch(options.on_mistake);
     return impl;
   }
@@ -88,6 +89,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   impl->durability = options.durability;
   impl->in_doubt = options.in_doubt;
   impl->was_clean = impl->file->was_clean();
+  impl->root_filter = options.root_filter;
   impl->filters = options.filters;
   TENUTO_TRY(impl->attach(impl->was_clean, options, report));
   const bool becomes_gc =
@@ -106,6 +108,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
     TENUTO_TRY(impl->file->set_state(pm::PoolState::running, report));
   }
   impl->heap->start_large_pages();
+  impl->file->used();
   if (!impl->file->read_only()) impl->engine->watch(options.on_mistake);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   impl->recovery_ms = took.count();
@@ -148,7 +151,9 @@ Status PoolImpl::collect(Report* report) {
   }
   heap::Heap::Reached reached;
   const PoolOffset o = root == nullptr ? PoolOffset{} : file->offset_of(root);
-  TENUTO_TRY(heap->collect(o, {.filters = filters, .threads = recovery_threads}, reached, report));
+  const GarbageOptions how{
+      .root_filter = root_filter, .filters = filters, .threads = recovery_threads};
+  TENUTO_TRY(heap->collect(o, how, reached, report));
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   collect_ms = took.count();
   return Status::ok;

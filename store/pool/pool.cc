@@ -370,8 +370,8 @@ Transaction::Transaction(Pool& pool, Transaction& first, const char* file, int l
   tx::Txn* const of_first = first.open();
   begin_status_ = of_first == nullptr ? first.why_not() : usable(pool.impl_.get());
   if (begin_status_ != Status::ok) return;
-  begin(pool.impl_->engine->mine(), of_first, file, line);
   durability_ = pool.impl_->durability;
+  begin(pool.impl_->engine->mine(), of_first, file, line);
 }
 
 }  // namespace TENUTO_NS

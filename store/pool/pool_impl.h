@@ -33,6 +33,7 @@ struct PoolImpl {
   bool was_clean = true;
   double recovery_ms = 0;
   double collect_ms = 0;  // of it
+  PointerFilter root_filter;
   std::map<std::uint64_t, PointerFilter> filters;
   std::uint64_t leaked_frames = 0;
   std::uint64_t rolled_back = 0;

@@ -1,6 +1,7 @@
 // Bulk load: ascending keys into an empty tree, by several threads, with a handful of fences.
 //
-// The tree has one leaf, its first, which is empty and stays so. The new leaves are linked behind
+// The tree has one leaf, its first, which is empty and stays so. Other empty leaves, which a failed
+// commit or a busy neighbour left, are unlinked before (split.cc). The new leaves are linked behind
 // it as one chain. Until then nothing durable names the new leaves, records and long separators.
 // They are derived blocks, so a recovery that does not find them gives them back.
 //
@@ -48,7 +49,10 @@ class Tree::Bulk {
   Bulk& operator=(const Bulk&) = delete;
 
   Status run() {
-    if (!tree_is_empty()) return Status::exists;
+    if (!tree_is_empty()) {
+      TENUTO_TRY(unlink_empty_leaves());
+      if (!tree_is_empty()) return Status::exists;  // another thread is busy here
+    }
     const auto reserve = [this](std::size_t from, std::size_t to) {
       return reserve_leaves(from, to);
     };
@@ -163,6 +167,37 @@ class Tree::Bulk {
   bool tree_is_empty() const {
     const EpochGuard guard;
     return is_empty(*tree_.index_.locate({}).leaf);
+  }
+  // exists: a leaf has records. busy: a snapshot needs an empty leaf's versions. Cost: a fence for
+  // each leaf that is unlinked.
+  Status unlink_empty_leaves() {
+    for (std::string from;;) {
+      const EpochGuard guard;
+      UpperBound upper;
+      const Place place = tree_.index_.locate(from, Aim::at, &upper);
+      if (ShadowLeaf::damaged(place.version)) return Status::corrupt;
+      if (place.leaf->used_slots() != 0) return Status::exists;
+      if (!from.empty() && !TENUTO_PLANT("store_bulk_load_refuses_empty_leaves")) {
+        static_cast<void>(tree_.garbage_.mine());  // before a lock: it may have to be made
+        TENUTO_TRY(forget_versions(*place.leaf));
+        tree_.try_unlink_empty(from);
+      }
+      if (!upper.bounded) return Status::ok;
+      from = std::move(upper.key);
+    }
+  }
+  // The versions in the list are condemned if no snapshot is active. A sweep that comes finds
+  // nothing to unlink there.
+  Status forget_versions(ShadowLeaf& leaf) {
+    if (ShadowLeaf::version_list(leaf.version.load(std::memory_order_relaxed)) == 0) {
+      return Status::ok;
+    }
+    if (!leaf.lock()) return Status::exists;
+    LeafLock lock(leaf);
+    const bool condemned = tree_.versions_.now().snapshots() == 0;
+    if (condemned) tree_.versions_.clear(leaf);
+    lock.unlock();
+    return condemned ? Status::ok : Status::busy;
   }
   Leaf& first_leaf() const { return *tree_.file_.at<Leaf>(tree_.first_leaf_); }
   void name_chain() {

@@ -215,7 +215,7 @@ std::string Applying::bulk() {
                        !state.cursors.empty() || rules.at_once;
   if (said() && handles && op.is(Status::busy)) return {};
   if (said() && op.is(Status::exists)) {
-    return c->held.empty() && !rules.at_once && c->changes->empty() && !*c->roomy
+    return c->held.empty() && !rules.at_once && c->changes->empty()
                ? wrong("the collection was empty")
                : "";
   }

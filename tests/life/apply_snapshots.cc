@@ -277,9 +277,6 @@ std::string Applying::transaction_touch(TransactionModel& x, const Encoding& enc
 
 // A commit that returns an error must have a reason.
 std::string Applying::commit_refused(const TransactionModel& x) const {
-  for (const Write& w : x.writes) {
-    if (const Records* const c = state.find(w.id)) *c->roomy = true;
-  }
   if (op.is(Status::conflict)) {
     const bool others =
         rules.at_once || state.transactions.size() > 1 || state.changes != x.changes_before;

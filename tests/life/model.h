@@ -46,8 +46,6 @@ struct Records {
   // have seen.
   std::shared_ptr<std::vector<std::pair<Place, Held>>> changes =
       std::make_shared<std::vector<std::pair<Place, Held>>>();
-  // A commit that failed made room for its records, so a bulk load may be refused. Also shared.
-  std::shared_ptr<bool> roomy = std::make_shared<bool>(false);
 
   Place place(std::uint64_t key, std::uint64_t tag) const;
   Place first_of(std::uint64_t key) const { return {rank_of(encoding.order, key), 0}; }

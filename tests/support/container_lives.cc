@@ -17,9 +17,13 @@ namespace {
 
 class Life {
  public:
-  Life(std::uint64_t seed, bool watched)
-      : path_("containerlife" + std::to_string(seed)), rng_(seed), watched_(watched) {
-    EXPECT_EQ(parts_.create(path_.str()), Status::ok) << parts_.report.text();
+  Life(std::uint64_t seed, LifeKind kind)
+      : path_("containerlife" + std::to_string(seed)), rng_(seed), kind_(kind) {
+    if (kind == LifeKind::collected) {
+      options_.consistency = Consistency::gc;
+      options_.root_filter = reference_filter<ContainerRoot>();
+    }
+    EXPECT_EQ(parts_.create(path_.str(), options_), Status::ok) << parts_.report.text();
     root_ = &parts_.make_root<ContainerRoot>(0);
     watch();
   }
@@ -48,7 +52,7 @@ class Life {
       counts.aborts += 1;
     } else {
       parts_.crash();
-      ASSERT_EQ(parts_.open(path_.str()), Status::ok) << parts_.report.text();
+      ASSERT_EQ(parts_.open(path_.str(), options_), Status::ok) << parts_.report.text();
       root_ = &parts_.get_root<ContainerRoot>(0);
       watch();
       counts.kills += 1;
@@ -66,7 +70,8 @@ class Life {
 
   // Mistakes that PoolOptions::on_mistake finds.
   void watch() {
-    if (watched_) parts_.engine->watch([](const Report& r) { ADD_FAILURE() << r.text(); });
+    if (kind_ != LifeKind::watched) return;
+    parts_.engine->watch([](const Report& r) { ADD_FAILURE() << r.text(); });
   }
 
   void go_back(Transaction& tx) {
@@ -275,17 +280,18 @@ class Life {
   void compare(const ContainerModel& m) const { ASSERT_TRUE(m.shown_by(*root_)); }
 
   TempPath path_;
+  PoolOptions options_ = PoolParts::small_options();
   TxParts parts_;
   std::mt19937_64 rng_;
-  bool watched_;
+  const LifeKind kind_;
   ContainerRoot* root_ = nullptr;
   ContainerModel kept_, now_;
 };
 
 }  // namespace
 
-ContainerLives live_with_containers(std::uint64_t seed, int transactions, bool watched) {
-  Life life(seed, watched);
+ContainerLives live_with_containers(std::uint64_t seed, int transactions, LifeKind kind) {
+  Life life(seed, kind);
   for (int i = 0; i < transactions && !::testing::Test::HasFailure(); ++i) life.step();
   return life.counts;
 }

@@ -36,6 +36,7 @@ struct Person {
     TENUTO_TRY(name.release(tx));
     return scores.release(tx);
   }
+  void references(const References& visit) const { visit(name, scores); }
 };
 struct Tree {
   Vector<Tree> children;
@@ -43,6 +44,7 @@ struct Tree {
   Tree() = default;
   Tree(Relocation r, Tree& from) noexcept : children(r, from.children), value(from.value) {}
   Status release(Transaction& tx) { return children.release(tx); }
+  void references(const References& visit) const { visit(children); }
 };
 
 struct ContainerRoot {
@@ -59,6 +61,10 @@ struct ContainerRoot {
   Queue<Vector<std::uint64_t>> row_queue;
   Queue<String> lines;
   p<InlineString<31>> label;
+
+  void references(const References& visit) const {
+    visit(numbers, others, fields, texts, rows, people, tree, text, text2, queue, row_queue, lines);
+  }
 };
 
 // Calls f(block) for each block that the container owns, or its elements own.

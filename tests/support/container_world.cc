@@ -206,19 +206,26 @@ Status take_step(TxParts& p, Change change, std::uint64_t n, const ContainerMode
   return s == Status::aborted && change == Change::abort ? Status::ok : s;
 }
 
-void setup(const std::string& path) {
+void setup(const std::string& path, const PoolOptions& options) {
   TxParts p;
-  ASSERT_EQ(p.create(path, tiny()), Status::ok) << p.report.text();
+  ASSERT_EQ(p.create(path, options), Status::ok) << p.report.text();
   p.make_root<ContainerRoot>(0);
   ASSERT_EQ(p.close(), Status::ok);
 }
 
 }  // namespace
 
+ContainerCrash::ContainerCrash(ContainerScript script, std::uint64_t seed, bool collected)
+    : script_(std::move(script)), seed_(seed), options_(tiny()) {
+  if (!collected) return;
+  options_.consistency = Consistency::gc;
+  options_.root_filter = reference_filter<ContainerRoot>();
+}
+
 void ContainerCrash::workload(CrashContext& c) const {
   c.update([&] { states_.assign(1, ContainerModel{}); });
   TxParts p;
-  ASSERT_EQ(p.open(c.path(), tiny()), Status::ok) << p.report.text();
+  ASSERT_EQ(p.open(c.path(), options_), Status::ok) << p.report.text();
   std::mt19937_64 rng(seed_);
   for (const Change change : script_) {
     const std::uint64_t n = rng();
@@ -247,7 +254,7 @@ std::string ContainerCrash::check_blocks(TxParts& p, const ContainerRoot& r) con
 
 std::string ContainerCrash::check(const CrashImage& image) const {
   TxParts p;
-  if (p.open(image.path(), tiny()) != Status::ok) return "open: " + p.report.text();
+  if (p.open(image.path(), options_) != Status::ok) return "open: " + p.report.text();
   ContainerRoot& r = p.get_root<ContainerRoot>(0);
   const ContainerModel* found = nullptr;
   for (std::size_t n = image.acknowledged(); n <= image.invoked(); ++n) {
@@ -264,7 +271,7 @@ std::string ContainerCrash::check(const CrashImage& image) const {
     if (take_step(p, change, seed_, after) != Status::ok) return "a change after recovery failed";
   }
   p.crash();
-  if (p.open(image.path(), tiny()) != Status::ok) return "open again: " + p.report.text();
+  if (p.open(image.path(), options_) != Status::ok) return "open again: " + p.report.text();
   ContainerRoot& again = p.get_root<ContainerRoot>(0);
   if (!after.shown_by(again)) return "a later open changed the containers";
   if (std::string e = check_blocks(p, again); !e.empty()) return "later open: " + e;
@@ -273,9 +280,9 @@ std::string ContainerCrash::check(const CrashImage& image) const {
 
 CrashResult ContainerCrash::run(CrashOptions options) const {
   options.seed = seed_;
-  return CrashRunner(options).run(
-      setup, [this](CrashContext& c) { workload(c); },
-      [this](const CrashImage& i) { return check(i); });
+  return CrashRunner(options).run([this](const std::string& path) { setup(path, options_); },
+                                  [this](CrashContext& c) { workload(c); },
+                                  [this](const CrashImage& i) { return check(i); });
 }
 
 }  // namespace tenuto::test

@@ -74,8 +74,8 @@ inline CrashOptions container_crash_options() {
 
 class ContainerCrash {
  public:
-  ContainerCrash(ContainerScript script, std::uint64_t seed)
-      : script_(std::move(script)), seed_(seed) {}
+  // `collected`: with Consistency::gc, and after a crash a collection by the references.
+  ContainerCrash(ContainerScript script, std::uint64_t seed, bool collected = false);
 
   CrashResult run(CrashOptions options = {}) const;
 
@@ -86,6 +86,7 @@ class ContainerCrash {
 
   ContainerScript script_;
   std::uint64_t seed_;
+  PoolOptions options_;
   mutable std::vector<ContainerModel> states_;  // after each step
 };
 

@@ -8,6 +8,7 @@
 
 #include "support/crash_scale.h"
 #include "support/explored_medium.h"
+#include "tenuto/transaction.h"
 
 namespace tenuto::test {
 
@@ -48,6 +49,18 @@ Status bulk_load(Store& store, const KvStep& step) {
   std::vector<BulkRecord> sorted;
   for (const auto& [key, value] : step) sorted.push_back({key, *value});
   return store.bulk_load(sorted);
+}
+
+// The key that it reads is changed meanwhile.
+void fail_a_commit(Store& store, const Records& records) {
+  Result<Collection> other = store.collection("other");
+  ASSERT_TRUE(other);
+  auto tx = store.begin();
+  std::string value;
+  static_cast<void>(tx.get({*other, "read"}, value));
+  for (const auto& [key, v] : records) ASSERT_EQ(tx.put(key, v), Status::ok);
+  ASSERT_EQ(other->put("read", ""), Status::ok);
+  ASSERT_EQ(tx.commit(), Status::conflict);
 }
 
 std::string read_all(Store& store, Records& out) {
@@ -97,6 +110,7 @@ void KvCrash::setup(const std::string& path) const {
   all.insert(erased_.begin(), erased_.end());
   for (const auto& [key, value] : all) ASSERT_EQ(store->put(key, value), Status::ok);
   for (const auto& [key, value] : erased_) ASSERT_EQ(store->erase(key), Status::ok);
+  if (!failed_.empty()) fail_a_commit(*store, failed_);
   ASSERT_EQ(store->close(), Status::ok);
 }
 
@@ -279,6 +293,16 @@ KvCrash kv_bulk() {
   for (int i = 0; i < 3; ++i) all.push_back({key(i, prefix), ""});
   KvCrash c({}, {all, {{key(435), "between"}}});
   c.begin_with_bulk_load();
+  return c;
+}
+
+// Two empty leaves are unlinked before.
+KvCrash kv_bulk_over_empty_leaves() {
+  KvStep all;
+  for (const auto& [k, v] : filled(0, 8)) all.push_back({k, v});
+  KvCrash c({}, {all});
+  c.begin_with_bulk_load();
+  c.fail_in_setup(filled(0, 2 * kLeafSlots));
   return c;
 }
 

@@ -40,6 +40,9 @@ class KvCrash {
   // These records were put and erased before the workload.
   void erase_in_setup(Records records) { erased_ = std::move(records); }
 
+  // A commit of these records failed before the workload, after it had split leaves for them.
+  void fail_in_setup(Records records) { failed_ = std::move(records); }
+
   // The parts, for other workloads on such a store. check() compares it with the model.
   void setup(const std::string& path) const;
   void workload(CrashContext& c);
@@ -52,6 +55,7 @@ class KvCrash {
   Records before_;
   KvScript script_;
   Records erased_;
+  Records failed_;
   bool create_ = false;
   bool bulk_ = false;
   bool closes_ = false;
@@ -88,6 +92,7 @@ KvCrash kv_images();
 KvCrash kv_many_leaves();
 // Two leaves, with a separator in its own block, loaded at once. Then one step.
 KvCrash kv_bulk();
+KvCrash kv_bulk_over_empty_leaves();
 // Sparse leaves, and slabs of three classes with few records and leaves. Then writes.
 KvCrash kv_compaction();
 // One leaf whose records are the last ones in their slabs. Then a write.

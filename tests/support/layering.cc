@@ -189,6 +189,7 @@ const std::map<std::string, int, std::less<>>& public_header_layers() {
       {"pool_stats.h", 1},
       {"alloc_options.h", 1},
       {"garbage.h", 1},
+      {"references.h", 1},
       {"numa.h", 1},
       {"crash.h", 1},
       {"crash_history.h", 1},

@@ -23,6 +23,7 @@ struct Boxed {
     return made.error();
   }
   Status release(Transaction& tx) { return tx.free(box.get()); }
+  void references(const References& visit) const { visit(box); }
   operator std::uint64_t() const { return *box.get(); }
 };
 

@@ -18,8 +18,14 @@ namespace tenuto::test {
 template <class Map>
 class MapsRandom {
  public:
-  explicit MapsRandom(std::uint64_t seed) : path_("maps" + std::to_string(seed)), rng_(seed) {
-    EXPECT_EQ(parts_.create(path_.str()), Status::ok) << parts_.report.text();
+  // `collected`: with Consistency::gc, and after a kill a collection by the map's references.
+  explicit MapsRandom(std::uint64_t seed, bool collected = false)
+      : path_("maps" + std::to_string(seed)), rng_(seed) {
+    if (collected) {
+      options_.consistency = Consistency::gc;
+      options_.root_filter = reference_filter<Map>();
+    }
+    EXPECT_EQ(parts_.create(path_.str(), options_), Status::ok) << parts_.report.text();
     map_ = &parts_.make_root<Map>(0);
   }
 
@@ -80,7 +86,7 @@ class MapsRandom {
     static_cast<void>(txn.ready());
     parts_.crash();
     kills += 1;
-    ASSERT_EQ(parts_.open(path_.str()), Status::ok) << parts_.report.text();
+    ASSERT_EQ(parts_.open(path_.str(), options_), Status::ok) << parts_.report.text();
     map_ = &parts_.get_root<Map>(0);
   }
 
@@ -177,6 +183,7 @@ class MapsRandom {
   }
 
   TempPath path_;
+  PoolOptions options_ = PoolParts::small_options();
   TxParts parts_;
   std::mt19937_64 rng_;
   Map* map_ = nullptr;

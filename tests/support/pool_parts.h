@@ -65,7 +65,7 @@ struct PoolParts {
   // Does not recover layers above the heap. For those, call begin_open and end_open.
   Status open(const std::string& path, const PoolOptions& options = small_options()) {
     TENUTO_TRY(begin_open(path, options));
-    return end_open();
+    return end_open(options);
   }
   Status begin_open(const std::string& path, const PoolOptions& options = small_options()) {
     auto opened = pm::PoolFile::open(path, options, &report);
@@ -77,12 +77,13 @@ struct PoolParts {
     return Status::ok;
   }
   // After a crash, with Consistency::gc: what the first root word leads to is kept.
-  Status end_open() {
+  Status end_open(const PoolOptions& options = small_options()) {
     if (!file->was_clean() && file->consistency() == Consistency::gc) {
       const void* const at = PtrWord::decode(&root(0), root(0).raw);
       heap::Heap::Reached reached;
       const PoolOffset o = at == nullptr ? PoolOffset{} : file->offset_of(at);
-      TENUTO_TRY(heap->collect(o, {.threads = 1}, reached, &report));
+      TENUTO_TRY(
+          heap->collect(o, {.root_filter = options.root_filter, .threads = 1}, reached, &report));
     }
     TENUTO_TRY(heap->finish_recovery(&leaked, &report));
     return file->read_only() ? Status::ok : file->set_state(pm::PoolState::running);

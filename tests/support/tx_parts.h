@@ -27,7 +27,7 @@ struct TxParts : PoolParts {
     engine = std::make_unique<tx::Engine>(*file, *lanes, *heap);
     if (recovers_clean_pools || !file->was_clean())
       TENUTO_TRY(engine->recover(&report, &rolled_back, options.in_doubt));
-    return end_open();
+    return end_open(options);
   }
   Status close() {
     TENUTO_TRY(engine->drain());

@@ -110,6 +110,7 @@ class HashBuckets {
   Status validate_all(const Blocks& blocks, Report* report) const;
   template <class F>
   void visit_nodes(F&& f) const;
+  void visit_references(const References& visit) const;
 
  private:
   template <class Blocks>
@@ -180,6 +181,29 @@ void HashBuckets<K, V, Hash, Equal>::visit_nodes(F&& f) const {
     const Bucket* const first = bucket(i);
     if (i == first_of(segment_of(i))) f(first);
     for (const Bucket* b = first->more.get(); b != nullptr; b = b->more.get()) f(b);
+  }
+}
+
+// Of bytes that may be anything.
+template <class K, class V, class Hash, class Equal>
+void HashBuckets<K, V, Hash, Equal>::visit_references(const References& visit) const {
+  if (buckets_ == 0) return;
+  if (!are_blocks(visit)) return visit.words(this, sizeof *this);
+  Directory* const directory = directory_.get();
+  if (!visit.owns(directory, sizeof *directory)) return;
+  for (std::uint64_t i = 0; i < buckets_; ++i) {
+    const Bucket* b = bucket(i);
+    if (i == first_of(segment_of(i))) static_cast<void>(visit.owns(b, sizeof *b));
+    do {
+      for (unsigned used = Tags(b->tags).used(); used != 0; used &= used - 1) {
+        const auto slot = static_cast<unsigned>(std::countr_zero(used));
+        if (slot >= Tags::kSlots) break;
+        const Slot& entry = b->slot[slot];
+        visit_element(visit, entry.key);
+        visit_element(visit, entry.value);
+      }
+      b = b->more.get();
+    } while (b != nullptr && visit.owns(b, sizeof *b));
   }
 }
 

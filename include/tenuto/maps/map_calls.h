@@ -12,7 +12,8 @@
 
 namespace TENUTO_NS::slots {
 
-// Nodes: find_value, insert_new, erase_key, clear_all, validate_all, visit_nodes and size_.
+// Nodes: find_value, insert_new, erase_key, clear_all, validate_all, visit_nodes,
+// visit_references and size_.
 template <class Nodes, class K, class V>
 class MapCalls : protected Nodes {
  public:
@@ -97,6 +98,8 @@ class MapCalls : protected Nodes {
   void for_each_block(F&& f) const {
     this->visit_nodes(f);
   }
+  // For collections (tenuto/references.h).
+  void references(const References& visit) const { this->visit_references(visit); }
 
  private:
   template <class Key, class... Value>

@@ -66,6 +66,7 @@ class OrderedNodes {
   }
   template <class Blocks>
   Status validate_all(const Blocks& blocks, Report* report) const;
+  void visit_references(const References& visit) const;
 
   p<void*> root_;  // a Leaf if height_ == 1, else an Inner
   p<std::uint64_t> size_;
@@ -78,6 +79,7 @@ class OrderedNodes {
     return level == 1 ? blocks.has(node, sizeof(Leaf), alignof(Leaf))
                       : blocks.has(node, sizeof(Inner), alignof(Inner));
   }
+  void visit_references_below(const References& visit, const void* node, std::uint64_t level) const;
   template <class F>
   void visit_below(const void* node, std::uint64_t level, F& f) const;
   struct Walk;
@@ -201,6 +203,36 @@ Status OrderedNodes<K, V, Less>::clear_all(Transaction& tx) {
   height_ = 0;
   size_ = 0;
   return tx.status();
+}
+
+// Of bytes that may be anything.
+template <class K, class V, class Less>
+void OrderedNodes<K, V, Less>::visit_references(const References& visit) const {
+  if (height_ > kHeightMax) return visit.words(this, sizeof *this);
+  if (height_ > 0) visit_references_below(visit, root_.get(), height_);
+}
+
+template <class K, class V, class Less>
+void OrderedNodes<K, V, Less>::visit_references_below(const References& visit, const void* node,
+                                                      std::uint64_t level) const {
+  if (!is_node(visit, node, level)) return;
+  const std::uint64_t bytes = level == 1 ? sizeof(Leaf) : sizeof(Inner);
+  if (!visit.owns(node, bytes)) return;
+  const auto entries = [](const auto& at, const auto& f) {
+    const Permutation order(at.order);
+    if (!order.sound()) return;
+    for (unsigned rank = 0; rank < order.count(); ++rank) f(rank, at.slot[order.slot(rank)]);
+  };
+  if (level == 1) {
+    return entries(*static_cast<const Leaf*>(node), [&](unsigned, const auto& slot) {
+      visit_element(visit, slot.key);
+      visit_element(visit, slot.value);
+    });
+  }
+  entries(*static_cast<const Inner*>(node), [&](unsigned rank, const auto& slot) {
+    if (rank > 0) visit_element(visit, slot.key);
+    visit_references_below(visit, slot.child.get(), level - 1);
+  });
 }
 
 // --- validation ----------------------------------------------------------------------------------

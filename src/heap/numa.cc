@@ -79,7 +79,14 @@ Result<PoolOffset> FrameSource::get_near(const std::function<Result<FrameId>(uns
       got = get(node);  // another thread may have grown the pool meanwhile
       if (failed(got)) {
         const std::uint64_t huge_frames = (frames + frame::kHugeFrames - 1) / frame::kHugeFrames;
-        if (grow(huge_frames, use, node) == Status::ok) got = get(node);
+        if (grow(huge_frames, use, node) == Status::ok) {
+          got = get(node);
+          const PoolOffset last{file_.bytes() - kFrameBytes};
+          const bool elsewhere = frames_.node_of(frame_of_offset(last)) != node;
+          if (elsewhere && !TENUTO_PLANT("heap_numa_grows_for_nothing")) {
+            numa_->missed(node, file_.bytes());
+          }
+        }
         if (failed(got)) numa_->refused(node, file_.bytes());
       }
     }

@@ -74,6 +74,7 @@ Txn::~Txn() {
 }
 
 Status Txn::begin() {
+  const pm::MetadataOpen rights;
   if (file_.forked()) return Status::forked;
   if (depth_ > 0) {
     TENUTO_TRY(status());
@@ -130,6 +131,7 @@ Status Txn::for_each_gap(Range r, F&& f) {
 }
 
 Status Txn::log_later(const void* p, std::size_t bytes) {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(status());
   const std::uint64_t begin = file_.offset_of(p).value;
   TENUTO_DCHECK(file_.contains(p) && in_log_reach(file_, begin, bytes));
@@ -138,6 +140,7 @@ Status Txn::log_later(const void* p, std::size_t bytes) {
 }
 
 Status Txn::add_later(const void* p, std::size_t bytes) {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(status());
   return add_bytes(p, bytes);
 }
@@ -163,6 +166,7 @@ Status Txn::add_bytes(const void* p, std::size_t bytes) {
 }
 
 Status Txn::overwrite(const void* p, std::size_t bytes) {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(status());
   if (!file_.contains(p)) return Status::invalid_argument;
   const std::uint64_t begin = file_.offset_of(p).value;
@@ -179,6 +183,7 @@ Status Txn::overwrite(const void* p, std::size_t bytes) {
 }
 
 Status Txn::ready() {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(status());
   if (joint_ != nullptr) [[unlikely]]
     return joint_->ready();
@@ -192,11 +197,6 @@ Status Txn::ready() {
 void Txn::entries_durable() {
   undo_pending_ = alloc_pending_ = false;
   store_waiting();
-}
-
-void Txn::keep_on_abort(const void* p, std::size_t bytes) {
-  const std::uint64_t begin = file_.offset_of(p).value;
-  kept_.push_back({begin, begin + bytes});
 }
 
 Status Txn::on_commit(std::function<void()> f) {

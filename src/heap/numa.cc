@@ -4,6 +4,7 @@
 
 #include "heap/frame_source.h"
 #include "heap/heap_state.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "pm/thread.h"
 
@@ -32,7 +33,10 @@ unsigned Numa::deal() {
 }
 
 unsigned Numa::here(unsigned dealt) const {
-  if (options_.node_of_thread) return options_.node_of_thread() % nodes_;
+  if (options_.node_of_thread) {
+    const pm::MetadataClosed closed;
+    return options_.node_of_thread() % nodes_;
+  }
   return simulated_ ? dealt : topology_.here();
 }
 

@@ -14,6 +14,7 @@
 #include "heap/block_marks.h"
 #include "heap/heap_state.h"
 #include "heap/morph.h"
+#include "pm/metadata_key.h"
 #include "pm/parallel.h"
 #include "pm/plant.h"
 #include "tenuto/ptr.h"
@@ -141,6 +142,7 @@ struct Heap::State::Tracer {
       if (!tracer.filters.empty()) {
         const auto filter = tracer.filters.find(tracer.type_of(block));
         if (filter != tracer.filters.end()) {
+          const pm::MetadataClosed closed;
           filter->second(at, b.bytes, [this](const void* p) {
             if (p != nullptr) target(p, true);
           });
@@ -236,6 +238,7 @@ void Heap::reach_after_crash(std::span<const PoolOffset> from, const GarbageOpti
 
 void Heap::trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
                  BlockMarks& marks, Reached& reached) {
+  const pm::MetadataOpen rights;
   State::Tracer tracer{*state_, options.filters, marks, after_crash};
   tracer.find_extents();
   State::Tracer::Walk first{tracer};

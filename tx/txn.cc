@@ -74,7 +74,6 @@ Txn::~Txn() {
 }
 
 Status Txn::begin() {
-  const pm::MetadataOpen rights;
   if (file_.forked()) return Status::forked;
   if (depth_ > 0) {
     TENUTO_TRY(status());
@@ -366,6 +365,7 @@ void Txn::roll_back() {
 }
 
 void Txn::drain() {
+  const pm::MetadataOpen open;
   if (limbo_.empty()) return;
   dirty_.fence("freed bits", "drained mark");
   TxLine& line = tx_line(lane_);
@@ -376,6 +376,7 @@ void Txn::drain() {
 }
 
 void Txn::trim(std::size_t keep) {
+  const pm::MetadataOpen open;
   TENUTO_ASSERT(depth_ == 0 && limbo_.empty());
   log_.trim(keep);
   if (keep == 0) decisions_.trim();

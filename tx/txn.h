@@ -89,7 +89,6 @@ class Txn {
   // state of a lock that the caller holds, which lives in an object. A crash restores them.
   void keep_on_abort(const void* p, std::size_t bytes);
   Status add(const void* p, std::size_t bytes) {
-    const pm::MetadataOpen rights;  // once for both
     TENUTO_TRY(add_later(p, bytes));
     return in_new_block(p, bytes) ? Status::ok : ready();
   }

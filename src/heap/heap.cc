@@ -284,10 +284,7 @@ Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind, std::uint64_t align)
 
 void Heap::end_growth() { state_->frames.end_growth(); }
 
-void Heap::prepare_thread() {
-  const pm::MetadataOpen rights;
-  static_cast<void>(state_->mine());
-}
+void Heap::prepare_thread() { static_cast<void>(state_->mine()); }
 
 // If no block starts there, damaged media named it. The heap's own structures were checked when
 // they were read, but a reference can look right and lead nowhere.

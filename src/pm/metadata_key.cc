@@ -67,6 +67,10 @@ bool has_keys() { return machine_has_keys(); }
 Status take_metadata_key(Report* report) {
   const std::lock_guard lock(process_locks.metadata_key);
   if (metadata_bits.load(std::memory_order_relaxed) != 0) return Status::ok;
+  if (kTraced) {
+    return fail(Status::invalid_argument, report,
+                "the traced library protects no metadata: open the pool without protect_metadata");
+  }
   if (!machine_has_keys()) {
     return fail(Status::invalid_argument, report,
                 "this processor or its kernel has no protection keys (pku in /proc/cpuinfo), so "

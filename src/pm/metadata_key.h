@@ -19,12 +19,17 @@
 #include <cstdint>
 
 #include "tenuto/abi.h"
+#include "tenuto/persist.h"
 #include "tenuto/status.h"
 
 namespace TENUTO_NS::pm {
 
-// The two bits of PKRU that belong to the key. 0: there is none. Set once.
+// The two bits of PKRU that belong to the key. 0: there is none. Set once. The traced build has
+// none: the explorer would take each load for a step.
 inline std::atomic<std::uint32_t> metadata_bits = 0;
+inline bool has_metadata_key() {
+  return !kTraced && metadata_bits.load(std::memory_order_relaxed) != 0;
+}
 
 // Takes the key, if this is the first call in the process. invalid_argument: the processor or the
 // kernel has no such keys. full: the process has used all of its 15.
@@ -46,7 +51,7 @@ bool close_metadata();
 class MetadataOpen {
  public:
   MetadataOpen() {
-    if (metadata_bits.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    if (has_metadata_key()) [[unlikely]]
       opened_ = open_metadata();
   }
   ~MetadataOpen() {
@@ -65,7 +70,7 @@ class MetadataOpen {
 class MetadataClosed {
  public:
   MetadataClosed() {
-    if (metadata_bits.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    if (has_metadata_key()) [[unlikely]]
       closed_ = close_metadata();
   }
   ~MetadataClosed() {

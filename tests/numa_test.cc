@@ -1,4 +1,5 @@
-// NUMA (heap/numa.h) on simulated nodes: where blocks, logs and zones come from.
+// NUMA (heap/numa.h) on simulated nodes, and in tests/machine on real ones: where blocks, logs and
+// zones come from.
 #include <filesystem>
 #include <fstream>
 
@@ -67,7 +68,12 @@ TEST_F(Numa, one_node_counts_nothing) {
   EXPECT_EQ(s.local_all() + s.remote_all() + s.frees_recorded, 0u);
 }
 
-class NumaNodes : public Numa, public testing::WithParamInterface<unsigned> {};
+class NumaNodes : public Numa, public testing::WithParamInterface<unsigned> {
+ protected:
+  void SetUp() override {
+    if (real_nodes() != nullptr && GetParam() != 2) GTEST_SKIP() << "the machine has two";
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Nodes, NumaNodes, testing::Values(2u, 3u, 4u));
 
 TEST_P(NumaNodes, a_thread_gets_blocks_of_its_node) {
@@ -82,7 +88,7 @@ TEST_P(NumaNodes, a_thread_gets_blocks_of_its_node) {
   }
   const NumaStats s = stats();
   EXPECT_EQ(s.nodes, nodes);
-  EXPECT_TRUE(s.simulated);
+  EXPECT_EQ(s.simulated, real_nodes() == nullptr);
   EXPECT_EQ(s.frames_remote, 0u);
   EXPECT_EQ(s.remote_all(), 0u);
   for (unsigned n = 0; n < nodes; ++n) EXPECT_GE(s.zones[n], 1u) << n;
@@ -137,6 +143,7 @@ TEST_F(Numa, a_full_node_takes_from_the_others_and_then_is_full) {
 }
 
 TEST_F(Numa, threads_are_dealt_out_in_turn) {
+  if (real_nodes() != nullptr) GTEST_SKIP() << "of simulated nodes alone";
   PoolOptions o = numa_options(2);
   o.heap.numa.node_of_thread = {};
   make(o);
@@ -150,8 +157,9 @@ TEST_F(Numa, threads_are_dealt_out_in_turn) {
 }
 
 TEST_F(Numa, a_thread_has_a_log_of_its_node) {
-  make(numa_options(3));
-  for (unsigned n = 0; n < 3; ++n) {
+  const unsigned nodes = real_nodes() == nullptr ? 3 : 2;
+  make(numa_options(nodes));
+  for (unsigned n = 0; n < nodes; ++n) {
     NodeThread w(n);
     w.run([&] { EXPECT_EQ(p_.lanes->mine().node, n); });
   }
@@ -163,7 +171,7 @@ TEST_F(Numa, a_thread_that_moves_takes_from_its_new_node) {
   NodeThread w(0);
   w.run([&] {
     take(words.subspan(0, 1000));
-    node_of_this_thread = 1;
+    be_on_node(1);
     take(words.subspan(1000));
   });
   EXPECT_EQ(node_of(words.front()), 0u);
@@ -207,7 +215,7 @@ TEST_F(NumaPlanted, a_lane_that_keeps_its_node) {
   const std::span<PtrWord> words = make_words(p_, 60'000);
   NodeThread(0).run([&] {
     take(words.subspan(0, 1));
-    node_of_this_thread = 1;
+    be_on_node(1);
     take(words.subspan(1));
   });
   EXPECT_EQ(node_of(words.back()), 0u);

@@ -171,6 +171,8 @@ Error run_info(const CommonArgs& args) {
   add_medium(info, facts);
   facts.text("consistency", "consistency", consistency_name(info.consistency));
   facts.flag("canaries", "canaries", info.canaries, info.canaries ? "behind objects" : "none");
+  facts.flag("protection_keys", "protection keys", info.has_protection_keys,
+             info.has_protection_keys ? "this machine has some" : "this machine has none");
   if (info.decisions_waiting != 0) {
     facts.count("decisions_waiting", "other pools may ask for", info.decisions_waiting);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 
 namespace TENUTO_NS::tx {
@@ -19,6 +20,7 @@ Engine::Engine(pm::PoolFile& file, pm::Lanes& lanes, heap::Heap& heap)
 }
 
 Engine::~Engine() {
+  const pm::MetadataOpen rights;
   OpenEngines::remove(*this);
   lanes_.set_lane_end({});
   for (auto& slot : txns_) delete slot.load(std::memory_order_acquire);
@@ -29,6 +31,7 @@ void Engine::watch(const Watch::Handler& handler) {
 }
 
 Txn& Engine::make(const pm::Lane& lane) {
+  const pm::MetadataOpen rights;
   auto txn = std::make_unique<Txn>(*this, file_, heap_, lane);
   // Pairs with the acquire loads in mine, drain and stats.
   txns_[lane.id.value].store(txn.get(), std::memory_order_release);
@@ -36,6 +39,7 @@ Txn& Engine::make(const pm::Lane& lane) {
 }
 
 void Engine::reclaim(Txn& own) {
+  const pm::MetadataOpen rights;
   own.drain();
   lanes_.for_each_idle([this](pm::Lane& lane) {
     Txn* txn = txns_[lane.id.value].load(std::memory_order_acquire);
@@ -53,6 +57,7 @@ bool Engine::any_active() const {
 }
 
 Status Engine::drain() {
+  const pm::MetadataOpen rights;
   for (auto& slot : txns_) {
     Txn* txn = slot.load(std::memory_order_acquire);
     if (txn == nullptr) continue;
@@ -64,6 +69,7 @@ Status Engine::drain() {
 }
 
 std::vector<std::uint64_t> Engine::pools_waited_for() const {
+  const pm::MetadataOpen rights;
   std::vector<std::uint64_t> ids;
   for (const auto& slot : txns_) {
     const Txn* txn = slot.load(std::memory_order_acquire);
@@ -75,6 +81,7 @@ std::vector<std::uint64_t> Engine::pools_waited_for() const {
 }
 
 Status Engine::forget_pool(std::uint64_t pool_id) {
+  const pm::MetadataOpen rights;
   if (any_active()) return Status::busy;
   for (auto& slot : txns_) {
     Txn* txn = slot.load(std::memory_order_acquire);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tx/engine.h"
 #include "tx/txn.h"
@@ -92,6 +93,7 @@ void Txn::store_waiting() {
 
 // The value waits unless the old bytes are durable, or the field is in a new block.
 void Txn::store_field(void* at, const void* value, std::size_t bytes, const void* target) {
+  const pm::MetadataOpen rights;
   if (status() != Status::ok) return;
   if (target != nullptr && !file_.contains(target)) {
     if (Watch* const watch = engine_.watch()) [[unlikely]]

@@ -42,6 +42,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "pm/metadata_key.h"
 #include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "pm/trace.h"
@@ -55,6 +56,7 @@ namespace TENUTO_NS::tx {
 
 // Both pools are marked before: an older version must not open what it would not understand.
 Status Txn::begin_with(Txn& first, Durability wanted) {
+  const pm::MetadataOpen rights;
   if (&first == this) return begin();
   TENUTO_TRY(first.status());
   if (depth_ > 0 && (joint_ == nullptr || joint_ != first.joint_)) return Status::invalid_argument;
@@ -292,6 +294,7 @@ Status Joint::decide(Txn& decider) {
 }
 
 void Txn::forget_pool(std::uint64_t pool_id) {
+  const pm::MetadataOpen rights;
   decisions_.forget_pool(pool_id);
   stats_.decisions.store(decisions_.waiting(), std::memory_order_relaxed);
 }

@@ -19,6 +19,7 @@
 
 #include "frame/format.h"
 #include "pm/assert.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 #include "tx/decisions.h"
@@ -270,6 +271,7 @@ void retire(const LaneLog& log) {
 }  // namespace
 
 Status Engine::recover(Report* report, std::uint64_t* rolled_back, InDoubt in_doubt) {
+  const pm::MetadataOpen rights;
   std::vector<LaneLog> logs(lanes_.all().size());
   for (std::size_t i = 0; i < logs.size(); ++i) {
     TENUTO_TRY(read_lane(file_, *lanes_.all()[i], logs[i], report));
@@ -343,6 +345,7 @@ const TxLine* Engine::find_line(std::uint64_t lane) const {
 }
 
 bool Engine::ended(const TxnName& mine) const {
+  const pm::MetadataOpen rights;
   const TxLine* const line = find_line(mine.lane);
   return line != nullptr &&
          SealedWord{__atomic_load_n(&line->committed.raw, __ATOMIC_ACQUIRE)}.number() >=
@@ -350,6 +353,7 @@ bool Engine::ended(const TxnName& mine) const {
 }
 
 std::vector<std::uint64_t> Engine::committed_by_lane() const {
+  const pm::MetadataOpen rights;
   std::vector<std::uint64_t> committed;
   committed.reserve(lanes_.all().size());
   for (const auto& lane : lanes_.all()) committed.push_back(tx_line(*lane).committed.number());
@@ -358,6 +362,7 @@ std::vector<std::uint64_t> Engine::committed_by_lane() const {
 
 // The line that it looks for is stable: its part has not ended. Others may change meanwhile.
 Verdict Engine::verdict(const TxnName& mine, const TxnName& part) const {
+  const pm::MetadataOpen rights;
   if (!ended(mine)) return Verdict::not_reached;
   const SealedWord link{__atomic_load_n(&find_line(mine.lane)->decisions.raw, __ATOMIC_ACQUIRE)};
   const PoolOffset frame{link.number()};
@@ -378,6 +383,7 @@ Verdict Engine::verdict(const TxnName& mine, const TxnName& part) const {
 }
 
 Status Engine::validate(Report* report) const {
+  const pm::MetadataOpen rights;
   for (const auto& lane : lanes_.all()) {
     LaneLog log;
     TENUTO_TRY(read_lane(file_, *lane, log, report));

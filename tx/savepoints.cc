@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tx/engine.h"
 #include "tx/txn.h"
@@ -56,7 +57,13 @@ void Savepoints::clear() {
 
 // --- in a transaction ----------------------------------------------------------------------------
 
+void Txn::keep_on_abort(const void* p, std::size_t bytes) {
+  const std::uint64_t begin = file_.offset_of(p).value;
+  kept_.push_back({begin, begin + bytes});
+}
+
 Result<std::uint64_t> Txn::savepoint() {
+  const pm::MetadataOpen rights;
   if (const Status s = status(); s != Status::ok) return s;
   Mark mark;
   mark.log = log_.size();
@@ -73,6 +80,7 @@ Result<std::uint64_t> Txn::savepoint() {
 // are the bytes that are there. Entries stay in the log, except for frees: those of this sequence
 // would be done with the commit.
 Status Txn::rollback_to(std::uint64_t savepoint) {
+  const pm::MetadataOpen rights;
   if (const Status s = status(); s != Status::ok && s != field_error_) return s;
   const Mark* const mark = savepoints_.find(savepoint);
   if (mark == nullptr) return Status::invalid_argument;

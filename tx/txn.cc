@@ -130,6 +130,7 @@ Status Txn::for_each_gap(Range r, F&& f) {
 }
 
 Status Txn::log_later(const void* p, std::size_t bytes) {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(status());
   const std::uint64_t begin = file_.offset_of(p).value;
   TENUTO_DCHECK(file_.contains(p) && in_log_reach(file_, begin, bytes));
@@ -138,6 +139,7 @@ Status Txn::log_later(const void* p, std::size_t bytes) {
 }
 
 Status Txn::add_later(const void* p, std::size_t bytes) {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(status());
   return add_bytes(p, bytes);
 }
@@ -163,6 +165,7 @@ Status Txn::add_bytes(const void* p, std::size_t bytes) {
 }
 
 Status Txn::overwrite(const void* p, std::size_t bytes) {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(status());
   if (!file_.contains(p)) return refuse_foreign(p);
   const std::uint64_t begin = file_.offset_of(p).value;
@@ -179,6 +182,7 @@ Status Txn::overwrite(const void* p, std::size_t bytes) {
 }
 
 Status Txn::ready() {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(status());
   if (joint_ != nullptr) [[unlikely]]
     return joint_->ready();
@@ -192,11 +196,6 @@ Status Txn::ready() {
 void Txn::entries_durable() {
   undo_pending_ = alloc_pending_ = false;
   store_waiting();
-}
-
-void Txn::keep_on_abort(const void* p, std::size_t bytes) {
-  const std::uint64_t begin = file_.offset_of(p).value;
-  kept_.push_back({begin, begin + bytes});
 }
 
 Status Txn::on_commit(std::function<void()> f) {
@@ -366,6 +365,7 @@ void Txn::roll_back() {
 }
 
 void Txn::drain() {
+  const pm::MetadataOpen open;
   if (limbo_.empty()) return;
   dirty_.fence("freed bits", "drained mark");
   TxLine& line = tx_line(lane_);
@@ -376,6 +376,7 @@ void Txn::drain() {
 }
 
 void Txn::trim(std::size_t keep) {
+  const pm::MetadataOpen open;
   TENUTO_ASSERT(depth_ == 0 && limbo_.empty());
   log_.trim(keep);
   if (keep == 0) decisions_.trim();

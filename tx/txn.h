@@ -22,6 +22,7 @@
 #include "file/pool_file.h"
 #include "heap/heap.h"
 #include "pm/dirty_lines.h"
+#include "pm/metadata_key.h"
 #include "tenuto/alloc_options.h"
 #include "tenuto/status.h"
 #include "tx/decisions.h"

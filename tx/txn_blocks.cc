@@ -2,6 +2,7 @@
 // txn.cc.
 #include <cstring>
 
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 #include "tx/engine.h"
@@ -19,6 +20,7 @@ Result<heap::Block> Txn::reserve(std::uint64_t bytes, const AllocOptions& option
 }
 
 Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
+  const pm::MetadataOpen rights;
   if (const Status s = status(); s != Status::ok) return s;
   new_blocks_.make_room();
   TENUTO_TRY(make_log_room());
@@ -35,6 +37,7 @@ Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
 }
 
 Status Txn::adopt(PoolOffset block, std::uint64_t bytes) {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(status());
   new_blocks_.make_room();
   TENUTO_TRY(make_log_room());
@@ -54,6 +57,7 @@ void Txn::take_over(PoolOffset block, std::uint64_t bytes, bool typed) {
 }
 
 Status Txn::free(const void* p) {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(status());
   if (!file_.contains(p)) return refuse_foreign(p);
   const PoolOffset offset = file_.offset_of(p);

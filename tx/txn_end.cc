@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "pm/assert.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "pm/trace.h"
 #include "tx/engine.h"
@@ -54,6 +55,7 @@ Status Txn::lock(std::mutex& m) { return hold(m); }
 Status Txn::lock(std::shared_mutex& m) { return hold(m); }
 
 Status Txn::commit() {
+  const pm::MetadataOpen rights;
   if (file_.forked()) {
     let_go();
     return Status::forked;
@@ -84,6 +86,7 @@ Status Txn::commit() {
 }
 
 void Txn::abort() {
+  const pm::MetadataOpen rights;
   if (file_.forked()) return let_go();
   const std::shared_ptr<Joint> joint = joint_;
   TENUTO_ASSERT(depth_ > 0);
@@ -99,6 +102,7 @@ void Txn::abort() {
 
 // Of several pools it does not matter which one's lane ends first.
 void Txn::abandon() {
+  const pm::MetadataOpen rights;
   Txn& first = joint_ != nullptr ? joint_->leader() : *this;
   first.depth_ = 1;
   first.abort();
@@ -177,6 +181,7 @@ void Txn::call_back(bool committed) {
     const int before = std::uncaught_exceptions();
   } ended{*this};
   in_callbacks_ = true;
+  const pm::MetadataClosed closed;
   for (const auto& f : committed ? on_commit_ : on_abort_) f();
 }
 

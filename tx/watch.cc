@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "heap/place.h"
+#include "pm/metadata_key.h"
 #include "tenuto/mistakes.h"
 #include "tx/txn.h"
 
@@ -190,6 +191,7 @@ void Watch::judge(const Line& line, FoundByBlock& found) {
 void Watch::say(const std::string& what, const std::string& where) const {
   Report report;
   static_cast<void>(fail(Status::invalid_argument, &report, what, file_.path() + ", " + where));
+  const pm::MetadataClosed closed;
   handler_(report);
 }
 

@@ -209,6 +209,15 @@ struct PoolOptions {
   // the pool (wrong_version). Records and leaves of the store have none. Cost: on a warm heap no
   // line and no fence, and a load at each free; a new slab flushes a line for each of its blocks.
   bool canaries = false;
+  // Metadata of this open's mapping is under a protection key of the processor (Intel and AMD: pku
+  // in /proc/cpuinfo). A stray store of the program there ends the process with SIGSEGV (si_code
+  // SEGV_PKUERR) at the store, where it would otherwise damage the pool. "Metadata under a key" in
+  // src/file/README.md tells what that is; headers of slabs are not, as blocks share their pages
+  // (they have a guard of their own). invalid_argument: the machine has no keys. full: this process
+  // has used all of its 15; all pools share one, which is kept until the process ends. Nothing of
+  // it is in the file, so a pool opens on any machine. A pool opened to read is mapped without the
+  // right to write, and needs no key. Cost: two instructions for each call that changes metadata.
+  bool protect_metadata = false;
   // For pools with Consistency::gc, at an open after a crash: where the references of the root
   // object are, and those of objects with a type (tenuto/references.h). What has no filter is read
   // word by word.

@@ -22,6 +22,8 @@ struct PoolStats {
   // Of file_bytes this process has mapped so much in pages of 2 MiB (PoolOptions::large_pages) so
   // far. Only pools in memory (tmpfs); else 0.
   std::uint64_t large_bytes = 0;
+  // Metadata that is under the protection key (PoolOptions::protect_metadata).
+  std::uint64_t protected_bytes = 0;
   // What this process has of the file in memory: pages that it has mapped. Of these, those that are
   // not in the file yet, and those that stay in memory as long as the pool is open (medium journal,
   // HeapOptions::record_zones_from). The kernel writes the other ones back, and drops them when
@@ -98,7 +100,9 @@ struct PoolInfo {
   // The medium in use. If opened to read: the one that an open for writing would use.
   Medium medium = Medium::cache;
   Consistency consistency = Consistency::log;
-  bool canaries = false;        // PoolOptions::canaries
+  bool canaries = false;  // PoolOptions::canaries
+  // Whether this machine has protection keys, which PoolOptions::protect_metadata needs.
+  bool has_protection_keys = false;
   bool power_cut_safe = false;  // the medium survives a power cut
   bool was_clean = true;        // the last close before this open was clean
   bool read_only = false;

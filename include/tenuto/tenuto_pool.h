@@ -129,6 +129,7 @@ typedef struct tenuto_pool_options {
   tenuto_log_fn on_mistake;
   void* on_mistake_context;
   tenuto_in_doubt in_doubt;
+  int protect_metadata;
 } tenuto_pool_options;
 
 /* For on_mistake: writes the text to standard error and ends the program (abort). */
@@ -158,6 +159,7 @@ typedef struct tenuto_pool_info {
   int canaries;
   double collect_ms;
   uint64_t decisions_waiting;
+  int has_protection_keys;
 } tenuto_pool_info;
 
 /* tenuto::PoolStats. */
@@ -182,6 +184,7 @@ typedef struct tenuto_pool_stats {
   uint64_t numa_frees_recorded, numa_frees_waiting, numa_batches_taken, numa_batches_pushed;
   uint64_t wear_frames, wear_lines, wear_max, wear_bits_lines, wear_bits_max;
   uint64_t wear_rested, wear_forced, wear_tables;
+  uint64_t protected_bytes;
 } tenuto_pool_stats;
 
 /* Pointers in the pool, in the root object or in allocated blocks. Zero is null. Never copy them by

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pm/assert.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "pm/process.h"
 #include "pm/thread_end.h"
@@ -37,6 +38,7 @@ struct ThreadLanes {
   // The thread's last flushes may still wait for a fence of the lane. The next fence of the lane is
   // another thread's, and that covers none of this thread's flushes. So this thread fences.
   ~ThreadLanes() {
+    const MetadataOpen rights;
     {
       const std::lock_guard lock(open_mu);  // no pool is closed meanwhile
       for_each_open([](Lanes& lanes, const Held& h) {
@@ -108,6 +110,7 @@ Lanes::~Lanes() {
 }
 
 Result<std::unique_ptr<Lanes>> Lanes::open(PoolFile& file, Report* report) {
+  const MetadataOpen rights;
   std::unique_ptr<Lanes> lanes(new Lanes(file));
   const HeadPage& head = file.head();
   for (std::size_t i = 0; i < kLaneSegmentsMax; ++i) {
@@ -125,6 +128,7 @@ Result<std::unique_ptr<Lanes>> Lanes::open(PoolFile& file, Report* report) {
                              "lane segment table"),
                   {}, std::to_string(segment.value));
     }
+    if (i > 0) TENUTO_TRY(file.protect(segment, kLaneSegmentBytes, report));
     lanes->attach(segment, lanes->make_lanes());
   }
   return lanes;
@@ -187,6 +191,7 @@ void Lanes::give_spare(Lane* lane) {
 }
 
 Lane& Lanes::find_mine() {
+  const MetadataOpen rights;
   ThreadLanes& mine = thread_part<ThreadLanes>(ThreadPart::lanes);
   Lane* lane = ThreadLanes::find(mine.held, instance_);
   if (lane == nullptr) {
@@ -240,6 +245,10 @@ bool Lanes::grow(unsigned node) {
   Fresh fresh = make_lanes();
   const Result<PoolOffset> segment = take_segment_(node);
   if (!segment) return false;
+  if (file_.protect(*segment, kLaneSegmentBytes, nullptr) != Status::ok) {
+    file_.leave_to_recovery();  // nothing names the segment
+    return false;
+  }
   std::uint64_t& entry = file_.head().lane_segments[segments_];
   if (TENUTO_PLANT("pm_lane_segment_published_early")) publish(entry, segment->value);
   if (!TENUTO_PLANT("pm_lane_segment_not_zeroed")) {
@@ -261,6 +270,7 @@ void Lanes::release(Lane* lane) {
 }
 
 std::vector<PoolOffset> Lanes::extra_segments() const {
+  const MetadataOpen rights;
   std::vector<PoolOffset> all;
   const HeadPage& head = file_.head();
   for (std::size_t i = 1; i < kLaneSegmentsMax && head.lane_segments[i] != 0; ++i) {

@@ -56,6 +56,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   f->journal_place_ = f->journal_path(options.journal);
   f->log_ = options.log;
   f->watched_ = watches(options);
+  TENUTO_TRY(f->choose_protection(options, report));
   if (::access(f->path_.c_str(), F_OK) == 0) {
     return fail(Status::exists, report, "there is a file already", f->path_);
   }
@@ -125,6 +126,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   f->watched_ = watches(options);
   f->opened_to_read_ = options.read_only;
   f->health_.read_only.store(options.read_only, std::memory_order_relaxed);
+  TENUTO_TRY(f->choose_protection(options, report));
   // O_NONBLOCK: the open of a pipe does not wait for its other end. Regular files ignore it.
   const int access = options.read_only ? O_RDONLY : O_RDWR;
   change([&] { f->fd_ = open_file(f->path_, access | O_NONBLOCK); });

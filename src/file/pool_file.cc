@@ -22,6 +22,7 @@
 #include "pm/assert.h"
 #include "pm/crc32c.h"
 #include "pm/media.h"
+#include "pm/metadata_key.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "pm/trace.h"
@@ -161,6 +162,7 @@ Status PoolFile::register_mapping(const PoolOptions& options, Report* report) {
 }
 
 Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& format) {
+  const MetadataOpen rights;
   TENUTO_TRY(writable());
   Report why;
   std::unique_lock lock(grow_mu_);
@@ -231,6 +233,7 @@ Result<ZoneEntry> PoolFile::grow_locked(std::uint64_t bytes_needed, const Format
 }
 
 std::size_t PoolFile::zone_count() const {
+  const MetadataOpen rights;
   return __atomic_load_n(&head().zone_count, __ATOMIC_ACQUIRE);
 }
 
@@ -332,6 +335,7 @@ Status PoolFile::say_read_only(Report* report) const {
 }
 
 void PoolFile::log(std::string_view text) const {
+  const MetadataClosed closed;
   if (log_) log_(path_ + ": " + std::string(text));
 }
 

@@ -124,6 +124,19 @@ class PoolFile final : public OfProcess {
   // The last epoch that is durable.
   std::uint64_t durable_epoch() const;
 
+  // --- file/protect.cc: metadata under a protection key (pm/metadata_key.h)
+  // What an open with these options needs before it begins: MetadataOpen does nothing while there
+  // is no key. ok | as take_metadata_key.
+  static Status take_key(std::string_view path, const PoolOptions& options, Report* report);
+  // From now on these frames are metadata: only the library writes there, within MetadataOpen. ok |
+  // full: the process has too many mappings; nothing was done. Does nothing without the option, or
+  // if the pool is opened to read. Cost with the option: a system call.
+  Status protect(PoolOffset o, std::uint64_t bytes, Report* report);
+  // From now on they are not. False: they stay so, and must not be given to the program. The pool
+  // is then left to recovery.
+  [[nodiscard]] bool unprotect(PoolOffset o, std::uint64_t bytes);
+  std::uint64_t protected_bytes() const { return protected_.load(std::memory_order_relaxed); }
+
   // --- file/holes.cc: whole frames, behind the head
   // Whether free space may be given back to the file system now.
   bool may_punch() const;
@@ -269,6 +282,7 @@ class PoolFile final : public OfProcess {
   void give_back_addresses();
   static bool watches(const PoolOptions& options);
   void choose_medium(const PoolOptions& options);
+  Status choose_protection(const PoolOptions& options, Report* report);
   Status choose_consistency(const PoolOptions& options, Report* report);
   std::string journal_path(const JournalOptions& options) const;
   JournalExpected expect_journal() const;
@@ -325,6 +339,7 @@ class PoolFile final : public OfProcess {
   bool large_pages_ = false;                 // the option
   bool watched_ = false;                     // mistakes of the program are looked for
   bool used_ = false;                        // the program may have had pointers into it
+  bool protects_ = false;                    // the option, if the mapping can be written
   bool was_clean_ = true;
   bool keeps_tail_ = false;    // what is behind the last zone may be a zone: it is never cut off
   bool copy_damaged_ = false;  // of the superblock: super_ may be the older one
@@ -336,6 +351,7 @@ class PoolFile final : public OfProcess {
   // Atomic.
   std::atomic<std::uint64_t> bytes_ = 0;
   std::atomic<bool> left_to_recovery_{false};
+  std::atomic<std::uint64_t> protected_ = 0;
   PoolHealth health_;
   std::atomic<bool> can_punch_ = true;
   mutable std::atomic<bool> told_ = false;  // the bad page was logged

@@ -16,6 +16,7 @@
 #include "journal/journal.h"
 #include "pm/crc32c.h"
 #include "pm/format.h"
+#include "pm/metadata_key.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -198,6 +199,7 @@ Status PoolFile::put_superblock(Report* report) {
 // Every failure is io. Before the pool is mapped, and under a journal, it writes past the mapping:
 // a private mapping is never written back.
 Status PoolFile::write_superblock(Report* report) {
+  const MetadataOpen rights;
   const auto failed = [&](const char* what) {
     static_cast<void>(fail_errno(errno, what, path_, report));
     return Status::io;

@@ -7,6 +7,7 @@
 
 #include "file/pool_file.h"
 #include "pm/crc32c.h"
+#include "pm/metadata_key.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::pm {
@@ -25,6 +26,7 @@ std::uint64_t sealed(std::uint64_t ms, std::size_t word, std::uint64_t pool_id) 
 }  // namespace
 
 std::uint64_t PoolFile::time_word(std::size_t which) const {
+  const MetadataOpen rights;
   std::uint64_t found = 0;
   for (const std::size_t word : {which, which + kSecondCopy}) {
     const std::uint64_t raw = __atomic_load_n(&head().times[word], __ATOMIC_RELAXED);
@@ -35,6 +37,7 @@ std::uint64_t PoolFile::time_word(std::size_t which) const {
 }
 
 bool PoolFile::times_damaged() const {
+  const MetadataOpen rights;
   const auto written = [this](std::size_t word) {
     return __atomic_load_n(&head().times[word], __ATOMIC_RELAXED) != 0;
   };
@@ -45,6 +48,7 @@ std::uint64_t PoolFile::time_floor() const { return time_word(kFloor); }
 std::uint64_t PoolFile::time_seen() const { return time_word(kSeen); }
 
 void PoolFile::set_times(std::uint64_t floor, std::uint64_t seen) {
+  const MetadataOpen rights;
   const auto put = [this](std::size_t word, std::uint64_t ms) {
     store_published(head().times[word], sealed(std::min(ms, kTimeMask), word, super_.pool_id));
   };

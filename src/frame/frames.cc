@@ -12,6 +12,7 @@
 #include "frame/owned.h"
 #include "frame/upper.h"
 #include "pm/assert.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "pm/thread.h"
 #include "tenuto/persist.h"
@@ -49,6 +50,7 @@ Status name_file(Status s, const pm::PoolFile& file, Report* report) {
 
 void Frames::format_zone(pm::PoolFile& file, const pm::ZoneEntry& zone, std::uint64_t head_bytes,
                          ZoneUse use) {
+  const pm::MetadataOpen rights;
   const auto geometry = ZoneGeometry::of(zone, head_bytes);
   TENUTO_ASSERT(geometry);
   const std::size_t index = zone.offset == 0 ? 0 : file.zone_count();
@@ -91,10 +93,12 @@ Status Frames::State::attach(std::size_t index, bool clean, Report* report) {
     TENUTO_TRY(file.share(first, entry.offset + entry.bytes - first.value, report));
     has_records.store(true, std::memory_order_release);
   }
+  TENUTO_TRY(file.protect({entry.offset}, std::uint64_t{geometry->own} * kFrameBytes, report));
   return upper.add_zone(std::move(zone), clean);
 }
 
 Result<std::unique_ptr<Frames>> Frames::open(pm::PoolFile& file, bool clean, Report* report) {
+  const pm::MetadataOpen rights;
   if (!clean && file.read_only()) {
     return fail(Status::read_only, report, "the pool needs recovery: open it for writing first",
                 file.path());
@@ -109,6 +113,7 @@ Result<std::unique_ptr<Frames>> Frames::open(pm::PoolFile& file, bool clean, Rep
 }
 
 void Frames::set_nodes(Nodes nodes) {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   s.nodes = std::move(nodes);
   s.upper.set_nodes(s.nodes.nodes, s.nodes.cores);
@@ -123,6 +128,7 @@ Frames::Frames() = default;
 Frames::~Frames() = default;
 
 Status Frames::add_zone(const pm::ZoneEntry& zone) {
+  const pm::MetadataOpen rights;
   const std::lock_guard lock(state_->grow_mu);
   Upper& upper = state_->upper;
   while (upper.zone_count() < state_->file.zone_count()) {
@@ -136,6 +142,7 @@ Status Frames::add_zone(const pm::ZoneEntry& zone) {
 // --- use -----------------------------------------------------------------------------------------
 
 Result<FrameId> Frames::get(unsigned order, unsigned core, ZoneUse use, unsigned node) {
+  const pm::MetadataOpen rights;
   if (order > kOrderMax) return Status::invalid_argument;
   TENUTO_TRY(state_->file.writable());
   return state_->upper.get(order, core, use, node);
@@ -151,12 +158,14 @@ bool Frames::has(ZoneUse use) const {
 }
 
 Status Frames::put(FrameId frame, unsigned order, unsigned core) {
+  const pm::MetadataOpen rights;
   if (order > kOrderMax) return Status::invalid_argument;
   TENUTO_TRY(state_->file.writable());
   return state_->upper.put(frame, order, core);
 }
 
 Result<FrameId> Frames::get_run(std::uint64_t count, unsigned /*core*/, unsigned node) {
+  const pm::MetadataOpen rights;
   if (count == 0) return Status::invalid_argument;
   TENUTO_TRY(state_->file.writable());
   if (count > kZoneFramesMax / kHugeFrames) return Status::full;
@@ -164,6 +173,7 @@ Result<FrameId> Frames::get_run(std::uint64_t count, unsigned /*core*/, unsigned
 }
 
 Status Frames::put_run(FrameId frame, std::uint64_t count, unsigned /*core*/) {
+  const pm::MetadataOpen rights;
   if (count == 0) return Status::invalid_argument;
   TENUTO_TRY(state_->file.writable());
   if (count > kZoneFramesMax / kHugeFrames) return Status::corrupt;
@@ -171,17 +181,20 @@ Status Frames::put_run(FrameId frame, std::uint64_t count, unsigned /*core*/) {
 }
 
 Status Frames::get_huge(FrameId frame) {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(state_->file.writable());
   return state_->upper.get_huge(frame);
 }
 
 Status Frames::get_at(FrameId frame, unsigned order) {
+  const pm::MetadataOpen rights;
   if (order > kOrderWord) return Status::invalid_argument;
   TENUTO_TRY(state_->file.writable());
   return state_->upper.get_at(frame, order);
 }
 
 bool Frames::taken(FrameId frame, unsigned order) const {
+  const pm::MetadataOpen rights;
   if (order > kOrderMax) return false;
   const std::uint64_t frames = std::uint64_t{1} << order;
   if (frame.value % frames != 0) return false;
@@ -190,6 +203,7 @@ bool Frames::taken(FrameId frame, unsigned order) const {
 }
 
 bool Frames::untaken(FrameId frame, unsigned order) const {
+  const pm::MetadataOpen rights;
   const std::uint64_t frames = std::uint64_t{1} << order;
   if (order > kOrderWord || frame.value % frames != 0) return false;
   Zone* zone = state_->upper.find(frame, frames);
@@ -206,6 +220,7 @@ void Frames::begin_recovery() {
 }
 
 Status Frames::keep(FrameId first, std::uint64_t frames, Report* report) {
+  const pm::MetadataOpen rights;
   TENUTO_ASSERT(!state_->owned.empty());
   const auto bad = [&](const char* what, const char* expected) {
     return fail(Status::corrupt, report, what,
@@ -237,6 +252,7 @@ Status Frames::keep(FrameId first, std::uint64_t frames, Report* report) {
 }
 
 std::uint64_t Frames::end_recovery() {
+  const pm::MetadataOpen rights;
   std::uint64_t given_back = 0;
   for (std::uint32_t z = 0; z < state_->upper.zone_count(); ++z) {
     Lower& lower = state_->upper.zone(z).lower;
@@ -251,6 +267,7 @@ std::uint64_t Frames::end_recovery() {
 }
 
 void Frames::close() {
+  const pm::MetadataOpen rights;
   for (std::uint32_t z = 0; z < state_->upper.zone_count(); ++z) {
     if (TENUTO_PLANT("frame_close_forgets_later_zones") && z > 0) continue;
     state_->upper.zone(z).lower.flush_all();
@@ -261,6 +278,7 @@ void Frames::close() {
 // --- introspection -------------------------------------------------------------------------------
 
 FrameStats Frames::stats() const {
+  const pm::MetadataOpen rights;
   FrameStats s;
   s.zones = state_->upper.zone_count();
   for (std::uint32_t z = 0; z < s.zones; ++z) {
@@ -276,6 +294,7 @@ FrameStats Frames::stats() const {
 }
 
 Status Frames::validate(Report* report) const {
+  const pm::MetadataOpen rights;
   const Upper& upper = state_->upper;
   for (std::uint32_t z = 0; z < upper.zone_count(); ++z) {
     const Status s = upper.zone(z).lower.check(z, true, report);

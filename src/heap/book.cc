@@ -93,6 +93,7 @@ Status Book::open_segments(Report* report) {
     if (s.magic != kBookSegmentMagic || s.self != o.value) {
       return damaged(report, o, "segment header");
     }
+    TENUTO_TRY(file_.protect(o, kBookSegmentBytes, report));
     segments_.emplace_back(o);
     free_chunks_ += BookPlace::kChunks;
     if (segments_.size() > segments_max) return damaged(report, o, "segments form a loop");
@@ -145,6 +146,10 @@ Status Book::new_segment() {
   BookPlace place{PoolOffset{}};
   const Result<PoolOffset> frame = frames_.get(frame::kOrderSlab, 0);
   if (!frame) return frame.error();
+  if (const Status s = file_.protect(*frame, kBookSegmentBytes, nullptr); s != Status::ok) {
+    frames_.put(*frame, frame::kOrderSlab, 0);
+    return s;
+  }
   BookSegment& s = segment(*frame);
   if (TENUTO_PLANT("heap_book_segment_linked_early")) publish(head().segment, frame->value);
   s = {kBookSegmentMagic, frame->value, head().segment, {}};

@@ -134,12 +134,15 @@ void Book::give_back_segments(bool thoroughly) {
     }
     const std::uint64_t after = segment(s).next;
     const bool early = TENUTO_PLANT("heap_book_segment_returned_while_linked");
-    if (early) frames_.put(s, frame::kOrderSlab, 0);
+    const auto put = [&] {
+      if (file_.unprotect(s, kBookSegmentBytes)) frames_.put(s, frame::kOrderSlab, 0);
+    };
+    if (early) put();
     publish(i == 0 ? head().segment : segment(segments_[i - 1].at()).next, after);
     fence("segment is unlinked", "its frame is given back");
     segments_.erase(segments_.begin() + static_cast<std::ptrdiff_t>(i));
     free_chunks_ -= BookPlace::kChunks;
-    if (!early) frames_.put(s, frame::kOrderSlab, 0);
+    if (!early) put();
     given_back_ += 1;
   }
 }

@@ -6,6 +6,7 @@
 #include "heap/guard_report.h"
 #include "heap/heap_state.h"
 #include "heap/size_class.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -149,6 +150,7 @@ Status Heap::State::check_canary(PoolOffset block, std::uint64_t bytes) {
 }
 
 Status Heap::check_canary(const Block& block) {
+  const pm::MetadataOpen rights;
   return state_->check_canary(block.offset, block.bytes);
 }
 
@@ -182,6 +184,7 @@ Status Heap::State::validate_canaries(Report* report) const {
 // --- a reserved block that is not published ------------------------------------------------------
 
 Status Heap::cancel(PoolOffset block) {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   const Result<Block> taken = find_taken(block, Kind::logged);
   if (!taken || find_allocated(block)) return Status::invalid_argument;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "pm/metadata_key.h"
 #include "tenuto/persist.h"
 #include "tenuto/pool_options.h"
 
@@ -19,7 +20,10 @@ namespace TENUTO_NS::heap {
 // The clock of the heap. In the traced build time stands still unless a test supplies a clock: runs
 // must repeat exactly.
 inline std::int64_t heap_clock_ms(const HeapOptions& o) {
-  if (o.clock_ms) return o.clock_ms();
+  if (o.clock_ms) {
+    const pm::MetadataClosed closed;
+    return o.clock_ms();
+  }
   if constexpr (kTraced) return 0;
   timespec t{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &t);

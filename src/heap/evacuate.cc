@@ -14,6 +14,7 @@
 
 #include "heap/heap_state.h"
 #include "pm/assert.h"
+#include "pm/metadata_key.h"
 
 namespace TENUTO_NS::heap {
 
@@ -97,6 +98,7 @@ struct ClassPlan {
 
 Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
                                   std::span<const PoolOffset> fixed) {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   if (s.file.writable() != Status::ok) return {};
   LaneHeap& mine = s.mine();
@@ -154,6 +156,7 @@ std::uint64_t Heap::slabs_leaving() const {
 }
 
 std::uint64_t Heap::end_evacuation() {
+  const pm::MetadataOpen rights;
   state_->free_deferred(state_->mine());  // the last blocks of chosen slabs may be among them
   state_->abandon_evacuation();
   return state_->slabs_stayed.exchange(0, std::memory_order_relaxed);

@@ -25,6 +25,7 @@
 #include "heap/block_marks.h"
 #include "heap/heap_state.h"
 #include "heap/word_kind.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -90,6 +91,7 @@ template void Heap::State::detach_gc<PtrWord>(LaneHeap&, const IntentElement&);
 template void Heap::State::detach_gc<VPtrWord>(LaneHeap&, const IntentElement&);
 
 void Heap::fence_thread() {
+  const pm::MetadataOpen rights;
   // Before the slabs are read no thread has allocated or freed.
   if (state_.has_read() && state_->gc) state_->fence_words(state_->mine());
 }
@@ -100,6 +102,7 @@ void Heap::fence_thread() {
 // the way the same collection runs again.
 Status Heap::collect(PoolOffset root, const GarbageOptions& options, Reached& reached,
                      Report* report) {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   BlockMarks marks(s.file.bytes());
   if (!marks.there()) {

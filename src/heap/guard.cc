@@ -7,6 +7,7 @@
 #include "heap/guard_report.h"
 #include "heap/heap_state.h"
 #include "heap/morph.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -128,6 +129,7 @@ bool Heap::State::behind_objects(const Slab& slab) const {
 }
 
 bool Heap::guard(bool quiescent) {
+  const pm::MetadataOpen rights;
   State& s = state_.as_opened();
   // DRAM knows no better than the medium.
   if (!state_.has_read() || s.slabs_damaged) return !s.slabs_damaged;

@@ -6,6 +6,7 @@
 #include "heap/heap_state.h"
 #include "heap/morph.h"
 #include "pm/assert.h"
+#include "pm/metadata_key.h"
 #include "pm/no_memory.h"
 #include "pm/os.h"
 #include "pm/plant.h"
@@ -269,6 +270,7 @@ void Heap::State::unclaim(PoolOffset block) {
 // --- the interface -------------------------------------------------------------------------------
 
 Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind, std::uint64_t align) {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(state_->file.writable());
   if (kind == Kind::derived && TENUTO_PLANT("heap_leaves_in_zones_of_records")) kind = Kind::record;
   Result<Block> block = state_->reserve(state_->mine(), bytes, kind, align);
@@ -287,6 +289,7 @@ void Heap::prepare_thread() { static_cast<void>(state_->mine()); }
 // If no block starts there, damaged media named it. The heap's own structures were checked when
 // they were read, but a reference can look right and lead nowhere.
 void Heap::release(PoolOffset block) {
+  const pm::MetadataOpen rights;
   LaneHeap& h = state_->mine();
   if constexpr (kTraced) state_->forget_type(block);
   if (h.numa != nullptr) state_->look_where_now_and_then(h);
@@ -313,14 +316,17 @@ void Heap::release(PoolOffset block) {
 }
 
 Result<Block> Heap::find_allocated(PoolOffset block) const {
+  const pm::MetadataOpen rights;
   return state_->find_allocated(block, state_->slab_block(block));
 }
 
+// In a call of a transaction, which has the rights to metadata.
 bool Heap::claim_free(PoolOffset block) { return state_->claim(block, state_->slab_block(block)); }
 
 void Heap::unclaim_free(PoolOffset block) { state_->unclaim(block); }
 
 const std::uint64_t& Heap::mark_allocated(PoolOffset block) {
+  const pm::MetadataOpen rights;
   const SlabBlock b = state_->slab_block(block);
   if (b ? b.slab->kind == Kind::typed : state_->extents.is_typed(block)) [[unlikely]]
     return state_->mark_typed(block);
@@ -334,6 +340,7 @@ const std::uint64_t& Heap::mark_allocated(PoolOffset block) {
 }
 
 const std::uint64_t& Heap::mark_free(PoolOffset block) {
+  const pm::MetadataOpen rights;
   SlabBlock b = state_->slab_block(block);
   if (!b) return state_->extents.mark_free(block);
   if (TENUTO_PLANT("heap_old_block_clears_new_bit")) {
@@ -345,31 +352,15 @@ const std::uint64_t& Heap::mark_free(PoolOffset block) {
   return b.slab->store_persistent(b.index, false);
 }
 
-Result<PoolOffset> Heap::take_log_frame() {
-  TENUTO_TRY(state_->file.writable());
-  return state_->frames.get(frame::kOrderSlab, state_->numa.on() ? state_->mine().core : 0);
-}
-
-void Heap::put_log_frame(PoolOffset frame) { state_->frames.put(frame, frame::kOrderSlab, 0); }
-
-Status Heap::own_log_frame(PoolOffset frame, Report* report) {
-  State& s = state_.as_opened();
-  if (frame.value % kSlabBytes != 0 || !s.file.in_range(frame, kSlabBytes)) {
-    return fail(Status::corrupt, report, "a log frame lies where none can be",
-                s.file.where(frame, "log frame"));
-  }
-  const std::lock_guard lock(s.log_frames_mu);
-  s.log_frames.push_back(frame);
-  return Status::ok;
-}
-
 std::uint64_t Heap::usable_size(PoolOffset block) const {
+  const pm::MetadataOpen rights;
   if (const Result<Block> b = find_allocated(block)) return usable(*b);
   if (const Result<Block> b = find_taken(block, Kind::derived)) return b->bytes;
   return 0;
 }
 
 Result<Block> Heap::find_taken(PoolOffset block, Kind kind) const {
+  const pm::MetadataOpen rights;
   if (const SlabBlock b = state_->slab_block(block)) {
     const Slab& slab = *b.slab;
     if (is_logged(slab.kind) != is_logged(kind) || b.index == kNoBlock) return Status::not_found;
@@ -387,6 +378,7 @@ Result<Block> Heap::find_taken(PoolOffset block, Kind kind) const {
 void Heap::start_large_pages() { state_.as_opened().frames.large().start(); }
 
 void Heap::trim() {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   if (s.file.writable() != Status::ok) return;
   if (s.wear != nullptr) s.end_all_due_rests(s.mine());
@@ -395,6 +387,9 @@ void Heap::trim() {
   s.frames.punch_free();
 }
 
-void Heap::empty_cache() { state_->empty_caches(state_->mine()); }
+void Heap::empty_cache() {
+  const pm::MetadataOpen rights;
+  state_->empty_caches(state_->mine());
+}
 
 }  // namespace TENUTO_NS::heap

@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "heap/heap_state.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 
 namespace TENUTO_NS::heap {
 
 LaneHeap& Heap::State::make_lane_heap(pm::Lane& lane) {
+  const pm::MetadataOpen rights;  // here, as prepare_thread has none
   std::atomic<LaneHeap*>& at = lane_heaps[lane.id.value];
   auto fresh = std::make_unique<LaneHeap>();
   fresh->lane = &lane;

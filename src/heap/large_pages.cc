@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "pm/metadata_key.h"
 #include "pm/no_memory.h"
 #include "pm/os.h"
 #include "pm/plant.h"
@@ -92,6 +93,7 @@ bool LargePages::stopping() {
 }
 
 void LargePages::run() {
+  const pm::MetadataOpen rights;
   pm::lower_priority();
   std::unique_lock lock(mu_);
   while (!stopping_) {
@@ -183,7 +185,8 @@ bool LargePages::step(std::uint64_t huge) {
   if (s == Status::ok && error == 0) refusals_ = 0;
   if (s == Status::ok && error != 0) {
     tries_[huge] += 1;
-    refusals_ += error == EINVAL ? 1 : 0;
+    // A huge frame with metadata under a key is in several mappings, and is always refused.
+    refusals_ += error == EINVAL && file_.protected_bytes() == 0 ? 1 : 0;
   }
   later_ = later_ || s == Status::busy || (error != 0 && tries_[huge] < kTriesMax);
   return true;

@@ -42,6 +42,7 @@
 #include "heap/heap_state.h"
 #include "heap/word_kind.h"
 #include "pm/assert.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -244,10 +245,12 @@ Status Heap::State::free_many(const Words<Word>& dests) {
 
 template <PointerWord W>
 Status Heap::malloc_many(const Sizes& bytes, const Words<W>& dests, const AllocOptions& options) {
+  const pm::MetadataOpen rights;
   return state_->malloc_many(bytes, dests, options);
 }
 template <PointerWord W>
 Status Heap::free_many(const Words<W>& dests) {
+  const pm::MetadataOpen rights;
   return state_->free_many(dests);
 }
 

@@ -4,6 +4,7 @@
 
 #include "heap/frame_source.h"
 #include "heap/heap_state.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "pm/thread.h"
 
@@ -32,7 +33,10 @@ unsigned Numa::deal() {
 }
 
 unsigned Numa::here(unsigned dealt) const {
-  if (options_.node_of_thread) return options_.node_of_thread() % nodes_;
+  if (options_.node_of_thread) {
+    const pm::MetadataClosed closed;
+    return options_.node_of_thread() % nodes_;
+  }
   return simulated_ ? dealt : topology_.here();
 }
 
@@ -79,7 +83,14 @@ Result<PoolOffset> FrameSource::get_near(const std::function<Result<FrameId>(uns
       got = get(node);  // another thread may have grown the pool meanwhile
       if (failed(got)) {
         const std::uint64_t huge_frames = (frames + frame::kHugeFrames - 1) / frame::kHugeFrames;
-        if (grow(huge_frames, use, node) == Status::ok) got = get(node);
+        if (grow(huge_frames, use, node) == Status::ok) {
+          got = get(node);
+          const PoolOffset last{file_.bytes() - kFrameBytes};
+          const bool elsewhere = frames_.node_of(frame_of_offset(last)) != node;
+          if (elsewhere && !TENUTO_PLANT("heap_numa_grows_for_nothing")) {
+            numa_->missed(node, file_.bytes());
+          }
+        }
         if (failed(got)) numa_->refused(node, file_.bytes());
       }
     }

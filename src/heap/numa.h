@@ -44,12 +44,18 @@ class Numa {
   unsigned here(unsigned dealt) const;
   void pin(unsigned node) const;
 
-  // Whether a zone for the node is worth a try: not since one was refused to a pool of this size.
+  // Whether a zone for the node is worth a try: not since one was refused to a pool of this size,
+  // nor since one came to lie elsewhere, until the pool is twice as large.
   bool may_grow(unsigned node, std::uint64_t pool_bytes) const {
-    return refused_at_[node].load(std::memory_order_relaxed) != pool_bytes;
+    return refused_at_[node].load(std::memory_order_relaxed) != pool_bytes &&
+           pool_bytes >= again_at_[node].load(std::memory_order_relaxed);
   }
   void refused(unsigned node, std::uint64_t pool_bytes) {
     refused_at_[node].store(pool_bytes, std::memory_order_relaxed);
+  }
+  // Its zone is on another node, as when the node is full or the process may not use its memory.
+  void missed(unsigned node, std::uint64_t pool_bytes) {
+    again_at_[node].store(2 * pool_bytes, std::memory_order_relaxed);
   }
   // The zone with this number is made for the node. One thread at a time.
   void plan(std::size_t zone, unsigned node) {
@@ -81,6 +87,7 @@ class Numa {
   bool simulated_ = false;
   std::atomic<unsigned> dealt_ = 0;
   std::array<std::atomic<std::uint64_t>, kNodesMax> refused_at_{};
+  std::array<std::atomic<std::uint64_t>, kNodesMax> again_at_{};
   std::array<std::uint8_t, pm::kZonesMax> planned_{};  // node + 1; 0: not planned
 };
 

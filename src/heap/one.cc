@@ -4,6 +4,7 @@
 #include "heap/heap_state.h"
 #include "heap/word_kind.h"
 #include "pm/assert.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -232,21 +233,26 @@ Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest
 
 template <PointerWord W>
 Status Heap::malloc_to(std::uint64_t bytes, W& dest) {
+  const pm::MetadataOpen rights;
   return state_->malloc_one(bytes, dest);
 }
 template <PointerWord W>
 Status Heap::free_from(W& dest) {
+  const pm::MetadataOpen rights;
   return state_->free_one(dest);
 }
 template <PointerWord W>
 Status Heap::publish(const Block& block, W& dest) {
+  const pm::MetadataOpen rights;
   return state_->publish_one(*this, block, dest, false);
 }
 Status Heap::publish_typed(const Block& b, VPtrWord& d) {
+  const pm::MetadataOpen rights;
   return state_->publish_one(*this, b, d, true);
 }
 
 Status Heap::swap(VPtrWord& a, VPtrWord& b) {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   TENUTO_TRY(s.file.writable());
   VPtrWord* const word[2] = {&a, &b};

@@ -2,6 +2,7 @@
 
 #include "heap/heap_state.h"
 #include "heap/morph.h"
+#include "pm/metadata_key.h"
 
 namespace TENUTO_NS::heap {
 
@@ -32,6 +33,7 @@ unsigned index_around(const BlockGrid& grid, PoolOffset o) {
 }  // namespace
 
 Place Heap::look(PoolOffset o) const {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   if (o.value < pm::kHeadBytes) return {.what = Place::What::head};
   const PageTable::Entry e = s.pages.find(o);

@@ -18,6 +18,7 @@
 #include "heap/block_marks.h"
 #include "heap/heap_state.h"
 #include "heap/morph.h"
+#include "pm/metadata_key.h"
 #include "pm/parallel.h"
 #include "pm/plant.h"
 #include "tenuto/ptr.h"
@@ -194,6 +195,7 @@ struct Heap::State::Tracer {
       return filter == o.filters.end() ? nullptr : &filter->second;
     }
     void read(const Task& task) {
+      const pm::MetadataClosed closed;
       depth = 0;
       if (!task.whole) return task.reader(task.at, task.bytes, visit);
       const std::uint64_t usable = task.bytes - tracer.s.canary_bytes;
@@ -291,6 +293,7 @@ void Heap::reach_after_crash(std::span<const PoolOffset> from, const GarbageOpti
 
 void Heap::trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
                  BlockMarks& marks, Reached& reached) {
+  const pm::MetadataOpen rights;
   const auto& word = reinterpret_cast<const PtrWord&>(state_->file.head().roots[pm::kRootUser]);
   const void* const root = PtrWord::decode(&word, word.raw);
   State::Tracer tracer{*state_, options, root, marks, after_crash};

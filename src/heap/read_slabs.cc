@@ -6,6 +6,7 @@
 
 #include "heap/heap_state.h"
 #include "heap/morph.h"
+#include "pm/metadata_key.h"
 #include "pm/parallel.h"
 #include "pm/plant.h"
 
@@ -149,6 +150,7 @@ Status Heap::State::finish_slabs(Report* report) {
 // If an allocation fails, the next call goes on: a slab is in the page table, or not adopted at
 // all; and nothing is listed before memory is needed no more.
 void Heap::Access::read() const {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   const std::lock_guard lock(s.read_mu);
   if (read_.load(std::memory_order_relaxed)) return;
@@ -180,6 +182,7 @@ void Heap::State::free_released() {
 }
 
 void Heap::release_when_read(std::span<const PoolOffset> blocks) {
+  const pm::MetadataOpen rights;
   State& s = state_.as_opened();
   const std::lock_guard lock(s.read_mu);
   s.released_unread.insert(s.released_unread.end(), blocks.begin(), blocks.end());

@@ -7,6 +7,7 @@
 #include "heap/heap_state.h"
 #include "heap/morph.h"
 #include "pm/assert.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -21,6 +22,7 @@ constexpr unsigned kSlabFrames = kSlabBytes / kFrameBytes;
 Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& frames,
                                          pm::Lanes& lanes, bool clean, unsigned threads,
                                          const HeapOptions& options, Report* report) {
+  const pm::MetadataOpen rights;
   if (file.bytes_max() > kPoolBytesMax) {
     return fail(Status::invalid_argument, report, "the pool may grow larger than intents can name",
                 file.path(), std::to_string(kPoolBytesMax), std::to_string(file.bytes_max()));
@@ -66,6 +68,7 @@ SlabBlock Heap::State::slab_block(PoolOffset o, std::uint64_t bytes) const {
 // A log has the block's offset, not its size. So in a morphed slab both parts clear their bit. Only
 // one part at a time uses a place, and the other part's bits there were durably clear before.
 Status Heap::recover_free(PoolOffset block, Report* report) {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   const auto parts = s.parts_at(block);
   if (!parts[0]) return s.extents.recover({block, 0, Kind::logged}, false, report);
@@ -84,6 +87,7 @@ Status Heap::recover_free(PoolOffset block, Report* report) {
 // wait for a line of another thread every time. So the slabs are divided into parts, the blocks are
 // sorted by part, and a part's lock is taken once for all of them.
 Status Heap::mark(std::span<const PoolOffset> blocks, Report* report) {
+  const pm::MetadataOpen rights;
   constexpr std::size_t kParts = State::kMarkParts;
   const auto part_of = [](PoolOffset o) { return o.value / kSlabBytes % kParts; };
   std::array<std::uint32_t, kParts + 1> begin{};
@@ -121,6 +125,7 @@ Status Heap::State::mark(PoolOffset block, Report* report) {
 }
 
 Status Heap::finish_recovery(std::uint64_t* leaked_frames, Report* report) {
+  const pm::MetadataOpen rights;
   State& s = state_.as_opened();
   *leaked_frames = 0;
   TENUTO_TRY(s.extents.build(!s.clean, report));
@@ -158,6 +163,7 @@ Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
 }
 
 Status Heap::close() {
+  const pm::MetadataOpen rights;
   State& s = state_.as_opened();
   TENUTO_TRY(s.file.writable());
   s.frames.large().stop();
@@ -208,6 +214,7 @@ bool Heap::State::close_slab(Slab& slab) {
 }
 
 Status Heap::validate(Report* report) {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   s.collect_all_recorded();
   for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);

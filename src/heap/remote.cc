@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "heap/heap_state.h"
+#include "pm/metadata_key.h"
 #include "pm/no_memory.h"
 #include "pm/plant.h"
 
@@ -241,6 +242,7 @@ void Heap::State::end_recording() {
 // --- figures -------------------------------------------------------------------------------------
 
 NumaStats Heap::numa_stats() const {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   NumaStats to;
   to.nodes = s.numa.nodes();

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "heap/heap_state.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -66,6 +67,7 @@ Status Heap::State::read_lane(const pm::Lane& lane, std::vector<pm::LogLine*>& s
 }
 
 Status Heap::replay_intents(Report* report) {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   std::vector<pm::LogLine*> sealed;
   std::vector<State::Replay> live;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "heap/heap_state.h"
+#include "pm/metadata_key.h"
 
 namespace TENUTO_NS::heap {
 
@@ -22,6 +23,7 @@ std::uint64_t Heap::State::cached_bytes(Kind kind) const {
 // A logged block has a bit that tells whether it is held. A derived one is held unless it is free
 // or in a cache.
 HeapStats Heap::stats() const {
+  const pm::MetadataOpen rights;
   HeapStats s;
   const ExtentStats e = state_->extents.stats();
   s.allocated_bytes = e.allocated_bytes;
@@ -74,6 +76,7 @@ HeapStats Heap::stats() const {
 }
 
 void Heap::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   static_cast<void>(s.free_all_deferred());  // if it fails, the pool turns read-only
   s.collect_all_recorded();

@@ -22,6 +22,7 @@
 
 #include "heap/heap_state.h"
 #include "pm/assert.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -58,6 +59,7 @@ std::uint64_t load(const std::uint64_t& word) { return __atomic_load_n(&word, __
 }  // namespace
 
 Result<Block> Heap::reserve_typed(std::uint64_t bytes, std::uint64_t type, std::uint64_t align) {
+  const pm::MetadataOpen rights;
   TENUTO_ASSERT(type != 0);
   TENUTO_TRY(state_->file.writable());
   Result<Block> block = state_->reserve(state_->mine(), bytes, Kind::typed, align);
@@ -107,6 +109,7 @@ const std::uint64_t& Heap::State::mark_typed(PoolOffset block) {
 }
 
 void Heap::confirm_allocated(PoolOffset block) {
+  const pm::MetadataOpen rights;
   State& s = *state_;
   if (const SlabBlock b = s.slab_block(block)) {
     if (b.slab->kind != Kind::typed) return;
@@ -131,6 +134,7 @@ bool shows(const ExtentWord& w) {
 bool Extents::shows_typed(PoolOffset o) const { return is_typed(o) && shows(slots_.find(o)); }
 
 std::uint64_t Heap::type_of(PoolOffset block) const {
+  const pm::MetadataOpen rights;
   const State& s = *state_;
   const SlabBlock b = s.slab_block(block);
   const std::uint64_t* const word = s.type_word(block);
@@ -139,6 +143,7 @@ std::uint64_t Heap::type_of(PoolOffset block) const {
 }
 
 std::uint64_t Heap::type_of_taken(PoolOffset block) const {
+  const pm::MetadataOpen rights;
   if (!find_taken(block, Kind::logged)) return 0;
   const std::uint64_t* const word = state_->type_word(block);
   return word == nullptr ? 0 : load(*word);
@@ -202,6 +207,7 @@ PoolOffset Extents::find_typed(PoolOffset from, PoolOffset end, std::uint64_t ty
 }
 
 PoolOffset Heap::find_typed(PoolOffset from, std::uint64_t type) const {
+  const pm::MetadataOpen rights;
   const State& s = *state_;
   const std::uint64_t end = s.file.bytes();
   while (from.value < end) {

@@ -15,6 +15,7 @@
 
 #include "heap/heap_state.h"
 #include "pm/crc32c.h"
+#include "pm/metadata_key.h"
 #include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -151,6 +152,7 @@ void Heap::State::drop_wear_table(unsigned core, PoolOffset o, bool rests) {
 }
 
 PoolOffset Heap::wear_table() const {
+  const pm::MetadataOpen rights;
   const State& s = *state_;
   if (s.wear != nullptr) {
     const std::lock_guard lock(s.wear->table_mu);

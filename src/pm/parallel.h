@@ -29,6 +29,8 @@ Status in_arena(unsigned threads, const Work& work) {
   if (threads == 1) return work(false);
   Status s = Status::ok;
   const bool had = started_threads([&] {
+    // oneTBB may start threads, which work for the program later.
+    const MetadataClosed closed;
     tbb::task_arena arena(threads == 0 ? tbb::task_arena::automatic : static_cast<int>(threads));
     s = arena.execute([&] { return work(true); });
   });
@@ -40,7 +42,10 @@ template <class F>
 Status parallel_each(std::size_t n, unsigned threads, const F& f) {
   return in_arena(n < 2 ? 1 : threads, [&](bool parallel) {
     if (parallel) {
-      tbb::parallel_for(std::size_t{0}, n, f);
+      tbb::parallel_for(std::size_t{0}, n, [&f](std::size_t i) {
+        const MetadataOpen rights;
+        f(i);
+      });
     } else {
       for (std::size_t i = 0; i < n; ++i) f(i);
     }
@@ -57,6 +62,7 @@ void waiting_each(std::size_t n, unsigned threads, const F& f) {
   std::atomic<std::size_t> next = 0;
   std::atomic<bool> without_memory = false;
   const auto take = [&] {
+    const MetadataOpen rights;
     const bool all = had_memory([&] {
       for (std::size_t i = next.fetch_add(1); i < n; i = next.fetch_add(1)) f(i);
     });
@@ -68,6 +74,7 @@ void waiting_each(std::size_t n, unsigned threads, const F& f) {
   for (std::size_t i = 1; i < std::min<std::size_t>(n, threads); ++i) {
     // In its place at once: a thread that runs cannot be given up when the vector has no memory.
     const SignalsBlocked blocked;
+    const MetadataClosed closed;
     if (!had_thread([&] { others.emplace_back(take); })) break;
   }
   take();

@@ -24,8 +24,9 @@ constinit OfProcess* owned = nullptr;               // guarded by process_locks.
 constinit std::array<void (*)(), 8> child_calls{};  // guarded by process_locks.owned
 
 constexpr std::mutex ProcessLocks::*kAll[] = {
-    &ProcessLocks::engines, &ProcessLocks::steps,  &ProcessLocks::readers,  &ProcessLocks::open,
-    &ProcessLocks::regions, &ProcessLocks::models, &ProcessLocks::mappings, &ProcessLocks::owned};
+    &ProcessLocks::engines,  &ProcessLocks::steps,   &ProcessLocks::readers,
+    &ProcessLocks::open,     &ProcessLocks::regions, &ProcessLocks::models,
+    &ProcessLocks::mappings, &ProcessLocks::owned,   &ProcessLocks::metadata_key};
 
 void before_fork() {
   if (forks_are_bare) return;

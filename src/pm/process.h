@@ -99,14 +99,15 @@ void abandon(void* object);
 // The locks that no pool owns, in the order in which they are taken. All of them are held over a
 // fork.
 struct ProcessLocks {
-  std::mutex engines;   // tx/open_engines.cc
-  std::mutex steps;     // heap/large_pages.cc
-  std::mutex readers;   // store/tree/epoch.cc
-  std::mutex open;      // lane.cc
-  std::mutex regions;   // media.cc
-  std::mutex models;    // media.cc
-  std::mutex mappings;  // bus_error.cc
-  std::mutex owned;     // process.cc
+  std::mutex engines;       // tx/open_engines.cc
+  std::mutex steps;         // heap/large_pages.cc
+  std::mutex readers;       // store/tree/epoch.cc
+  std::mutex open;          // lane.cc
+  std::mutex regions;       // media.cc
+  std::mutex models;        // media.cc
+  std::mutex mappings;      // bus_error.cc
+  std::mutex owned;         // process.cc
+  std::mutex metadata_key;  // metadata_key.cc
 };
 extern constinit ProcessLocks process_locks;
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tenuto/abi.h"
 
@@ -40,6 +41,7 @@ class SignalsBlocked {
 template <class F>
 std::thread new_thread(F f) {
   const SignalsBlocked blocked;
+  const MetadataClosed closed;  // the thread calls functions of the program, too
   return std::thread(std::move(f));
 }
 

@@ -18,7 +18,9 @@ namespace {
 constexpr unsigned kSystemNodesMax = Topology::Policy::kSystemNodesMax;
 constexpr unsigned kCpusMax = 1u << 16;
 // Of a header that the C library does not have.
-constexpr int kPolicyPreferred = 1;  // MPOL_PREFERRED
+constexpr int kPolicyPreferred = 1;   // MPOL_PREFERRED
+constexpr int kPolicyBind = 2;        // MPOL_BIND
+constexpr int kPolicyFlags = 0xe000;  // MPOL_MODE_FLAGS
 
 // The numbers of a list as "0-3,8".
 std::vector<unsigned> read_list(const std::string& path, unsigned end) {
@@ -50,6 +52,20 @@ Topology::Policy preferring(unsigned system_node) {
   p.mode = kPolicyPreferred;
   p.nodes[system_node / p.kBits] |= 1ul << system_node % p.kBits;
   return p;
+}
+
+// What the calling thread asked for, or got from numactl(8).
+Topology::Policy policy_of_this_thread() {
+  Topology::Policy p;
+  if (::syscall(SYS_get_mempolicy, &p.mode, p.nodes, kSystemNodesMax, nullptr, 0) != 0) p = {};
+  return p;
+}
+
+// Whether the policy restricts memory to other nodes. Preferences it may have for other reasons; a
+// restriction is the user's.
+bool forbids(const Topology::Policy& p, unsigned system_node) {
+  return (p.mode & ~kPolicyFlags) == kPolicyBind &&
+         (p.nodes[system_node / p.kBits] & 1ul << system_node % p.kBits) == 0;
 }
 
 }  // namespace
@@ -96,15 +112,13 @@ unsigned Topology::here() const {
 
 void Topology::prefer(void* at, std::size_t bytes, unsigned node) const {
   const Policy p = preferring(nodes_[node].system_node);
+  if (forbids(policy_of_this_thread(), nodes_[node].system_node)) return;
   ::syscall(SYS_mbind, at, bytes, p.mode, p.nodes, kSystemNodesMax + 1, 0);
 }
 
 Topology::Policy Topology::prefer_here(unsigned node) const {
-  Policy before;
-  if (::syscall(SYS_get_mempolicy, &before.mode, before.nodes, kSystemNodesMax, nullptr, 0) != 0) {
-    before = {};
-  }
-  restore(preferring(nodes_[node].system_node));
+  const Policy before = policy_of_this_thread();
+  if (!forbids(before, nodes_[node].system_node)) restore(preferring(nodes_[node].system_node));
   return before;
 }
 

@@ -35,10 +35,11 @@ class Topology {
   }
 
   // Pages of the range that are not there yet come from this node, as long as it has some
-  // (mbind(2), MPOL_PREFERRED). A refusal changes nothing: a hint.
+  // (mbind(2), MPOL_PREFERRED). A refusal changes nothing: a hint. A calling thread whose memory is
+  // bound to other nodes (numactl --membind) changes nothing either.
   void prefer(void* at, std::size_t bytes, unsigned node) const;
-  // The same for what the calling thread asks for, wherever it maps it, until restore. Returns what
-  // held before.
+  // The same for what the calling thread asks for, wherever it maps it, until restore of what this
+  // returns.
   struct Policy {
     static constexpr unsigned kSystemNodesMax = 1024;  // of the kernel
     static constexpr unsigned kBits = 8 * sizeof(unsigned long);

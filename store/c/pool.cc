@@ -60,6 +60,7 @@ Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Repor
   to.heap.numa.pin_threads = o.numa_pin_threads != 0;
   to.consistency = static_cast<Consistency>(o.consistency);
   to.canaries = o.canaries != 0;
+  to.protect_metadata = o.protect_metadata != 0;
   to.heap.wear_levelling = o.wear_levelling != 0;
   to.heap.wear_rest_ms = o.wear_rest_ms;
   to.in_doubt = static_cast<InDoubt>(o.in_doubt);
@@ -145,6 +146,7 @@ void tenuto_pool_options_init_sized(tenuto_pool_options* to, size_t struct_bytes
   all.numa_pin_threads = o.heap.numa.pin_threads;
   all.consistency = static_cast<tenuto_consistency>(o.consistency);
   all.canaries = o.canaries;
+  all.protect_metadata = o.protect_metadata;
   all.wear_levelling = o.heap.wear_levelling;
   all.wear_rest_ms = o.heap.wear_rest_ms;
   c::init_struct(to, struct_bytes, &all, sizeof all);
@@ -229,7 +231,8 @@ tenuto_status tenuto_pool_get_info_sized(tenuto_pool* pool, tenuto_pool_info* in
                                 .consistency = static_cast<tenuto_consistency>(i.consistency),
                                 .canaries = i.canaries,
                                 .collect_ms = i.collect_ms,
-                                .decisions_waiting = i.decisions_waiting};
+                                .decisions_waiting = i.decisions_waiting,
+                                .has_protection_keys = i.has_protection_keys};
   return c::give_figures(info, struct_bytes, all) ? TENUTO_OK : TENUTO_INVALID_ARGUMENT;
 }
 
@@ -283,6 +286,7 @@ tenuto_status tenuto_pool_get_stats_sized(const tenuto_pool* pool, tenuto_pool_s
   TENUTO_C_SAME(journal_replay_ms);
   TENUTO_C_SAME(cached_bytes);
   TENUTO_C_SAME(large_bytes);
+  TENUTO_C_SAME(protected_bytes);
   TENUTO_C_SAME(wear_frames);
   TENUTO_C_SAME(wear_lines);
   TENUTO_C_SAME(wear_max);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "pm/plant.h"
+#include "store/kv/head.h"
 #include "store/tree/rebuild.h"
 #include "tenuto/persist.h"
 
@@ -103,8 +104,7 @@ Status Catalog::unreadable(Status s, std::string_view name, Report* report) cons
 Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
   out.clear();
   const EpochGuard guard;
-  const std::uint64_t next_id =
-      reinterpret_cast<const HeaderWord&>(ground_.file.head().store[kHeadNextId]).value();
+  const std::uint64_t next_id = next_id_of(ground_.file);
   // The caller holds the collections' lock, so no entry changes. But a compaction may merge and
   // move leaves. So the walk goes from leaf to leaf by key, like a cursor.
   std::string from;

@@ -1,5 +1,6 @@
 #include "store/kv/head.h"
 
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "store/tree/leaf.h"
 #include "tenuto/persist.h"
@@ -35,10 +36,12 @@ Status read_again(pm::PoolFile& file, std::size_t root, PoolOffset name, bool cl
 }  // namespace
 
 bool store_is_named(const pm::PoolFile& file) {
+  const pm::MetadataOpen rights;
   return file.head().store[kHeadFirstLeaf] != 0 || file.head().roots[pm::kRootStore] != 0;
 }
 
 Status read_head(pm::PoolFile& file, bool clean, HeadNames& out, Report* report) {
+  const pm::MetadataOpen rights;
   const std::uint64_t* head = file.head().store;
   out.first_leaf = {head[kHeadFirstLeaf]};
   const StoreWord word{head[kHeadWord]};
@@ -69,6 +72,7 @@ Status read_head(pm::PoolFile& file, bool clean, HeadNames& out, Report* report)
 }
 
 void name_store(pm::PoolFile& file, KeyOrder order, PoolOffset first_leaf) {
+  const pm::MetadataOpen rights;
   std::uint64_t* head = file.head().store;
   if (TENUTO_PLANT("store_named_before_first_leaf")) {
     publish(head[kHeadFirstLeaf], first_leaf.value);
@@ -88,6 +92,7 @@ void name_store(pm::PoolFile& file, KeyOrder order, PoolOffset first_leaf) {
 }
 
 void name_catalog(pm::PoolFile& file, PoolOffset first_leaf) {
+  const pm::MetadataOpen rights;
   std::uint64_t* head = file.head().store;
   HeaderWord& catalog = header_word_at(file, kHeadCatalog);
   HeaderWord& next_id = header_word_at(file, kHeadNextId);
@@ -105,7 +110,13 @@ void name_catalog(pm::PoolFile& file, PoolOffset first_leaf) {
   fence("catalog is named again", "catalog is used");
 }
 
+std::uint64_t next_id_of(pm::PoolFile& file) {
+  const pm::MetadataOpen rights;
+  return header_word_at(file, kHeadNextId).value();
+}
+
 TreeId take_id(pm::PoolFile& file) {
+  const pm::MetadataOpen rights;
   HeaderWord& next = header_word_at(file, kHeadNextId);
   const TreeId id{next.value()};
   if (!TENUTO_PLANT("store_collection_id_not_raised")) {

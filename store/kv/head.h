@@ -39,6 +39,8 @@ Status read_head(pm::PoolFile& file, bool clean, HeadNames& out, Report* report)
 void name_store(pm::PoolFile& file, KeyOrder order, PoolOffset first_leaf);
 void name_catalog(pm::PoolFile& file, PoolOffset first_leaf);
 
+// What the next collection gets. REQUIRES: there is a catalog.
+std::uint64_t next_id_of(pm::PoolFile& file);
 // An id that no collection of this pool ever had. It is durable with the caller's next fence.
 // REQUIRES: there is a catalog; one thread at a time.
 TreeId take_id(pm::PoolFile& file);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "heap/block_marks.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "store/pool/pool_impl.h"
 #include "tenuto/pool.h"
@@ -57,6 +58,7 @@ Result<Garbage> PoolImpl::find_garbage(const GarbageOptions& options, std::vecto
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     g.mark_ms += took.count();
   };
+  const pm::MetadataOpen rights;  // the functions of `options` run without
   const auto& word = reinterpret_cast<const PtrWord&>(file->head().roots[pm::kRootUser]);
   if (const void* root = PtrWord::decode(&word, word.raw)) {
     if (!file->contains(root) || !heap->find_allocated(file->offset_of(root))) {

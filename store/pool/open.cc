@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "store/pool/pool_impl.h"
 
@@ -42,6 +43,8 @@ Result<std::unique_ptr<PoolImpl>> make(std::string_view path, const PoolOptions&
 Result<std::unique_ptr<PoolImpl>> PoolImpl::create_copy(std::string_view path,
                                                         const PoolOptions& options,
                                                         const PoolStoreKind& kind, Report* report) {
+  TENUTO_TRY(pm::PoolFile::take_key(path, options, report));
+  const pm::MetadataOpen rights;
   const auto build = [&](PoolImpl& p) {
     TENUTO_TRY(p.attach(true, options, report));
     return p.recover(report);
@@ -50,6 +53,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create_copy(std::string_view path,
 }
 
 Status PoolImpl::finish_copy(Report* report) {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(close());
   return file->link_into_place(report);
 }
@@ -57,6 +61,8 @@ Status PoolImpl::finish_copy(Report* report) {
 Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
                                                    const PoolOptions& options,
                                                    const PoolStoreKind& kind, Report* report) {
+  TENUTO_TRY(pm::PoolFile::take_key(path, options, report));
+  const pm::MetadataOpen rights;
   const auto build = [&](PoolImpl& p) {
     TENUTO_TRY(p.attach(true, options, report));
     return p.recover(report);
@@ -78,6 +84,8 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
 
 Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const PoolOptions& options,
                                                  const PoolStoreKind& kind, Report* report) {
+  TENUTO_TRY(pm::PoolFile::take_key(path, options, report));
+  const pm::MetadataOpen rights;
   const auto begin = std::chrono::steady_clock::now();
   auto opened = pm::PoolFile::open(path, options, report);
   if (!opened) return opened.error();
@@ -168,6 +176,7 @@ Status PoolImpl::open_store(Report* report) {
 }
 
 Status PoolImpl::close() {
+  const pm::MetadataOpen rights;
   TENUTO_TRY(file->bad_pages());
   if (file->read_only()) return close_damaged();
   if (!heap->as_found()) heap->prepare_thread();  // so that no free below needs memory
@@ -203,6 +212,7 @@ Status PoolImpl::close_damaged() {
 }
 
 Status PoolImpl::validate(Report* report) {
+  const pm::MetadataOpen rights;
   Status s = engine->validate(report);
   if (s == Status::ok) s = heap->validate(report);
   if (file->bad_pages() != Status::ok) return file->bad_pages(report);

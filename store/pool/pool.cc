@@ -1,5 +1,6 @@
 // The public Pool: each call goes to its layer.
 #include "tenuto/pool.h"
+#include "pm/metadata_key.h"
 
 #include <algorithm>
 #include <cstring>
@@ -292,6 +293,7 @@ void* Pool::at(PoolOffset offset) const {
 }
 
 PoolInfo Pool::info() const {
+  const pm::MetadataOpen rights;
   PoolInfo i;
   if (usable(impl_.get()) != Status::ok) return i;
   const pm::PoolFile& file = *impl_->file;
@@ -304,6 +306,7 @@ PoolInfo Pool::info() const {
   i.medium = file.medium_to_write();
   i.consistency = file.consistency();
   i.canaries = file.canaries();
+  i.has_protection_keys = pm::has_keys();
   i.collect_ms = impl_->collect_ms;
   i.power_cut_safe = file.power_cut_safe();
   i.was_clean = impl_->was_clean;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "store/pool/pool_impl.h"
 #include "tenuto/persist.h"
@@ -58,6 +59,7 @@ struct PoolImpl::StoredRoot {
 
 // Also checks the name that the caller wants. REQUIRES: root_mu.
 Result<PoolImpl::StoredRoot> PoolImpl::stored_root(std::string_view layout, Report* report) const {
+  const pm::MetadataOpen rights;
   if (layout.empty() || layout.size() >= kNameBytes || layout.find('\0') != layout.npos) {
     return fail(Status::invalid_argument, report, "the layout's name must have 1..55 characters");
   }
@@ -76,6 +78,7 @@ Result<PoolImpl::StoredRoot> PoolImpl::stored_root(std::string_view layout, Repo
 }
 
 Result<void*> PoolImpl::make_root(std::string_view layout, std::uint64_t bytes) {
+  const pm::MetadataOpen rights;
   const Result<heap::Block> block = heap->reserve(bytes, heap::Kind::logged);
   if (!block) return block.error();
   const RootName fresh = RootName::of(layout, bytes);
@@ -158,6 +161,7 @@ Result<void*> PoolImpl::replace_root(const StoredRoot& old, std::string_view lay
   if (!TENUTO_PLANT("store_root_name_not_saved")) TENUTO_TRY(tx.add_later(name));
   if (!TENUTO_PLANT("store_old_root_kept")) TENUTO_TRY(tx.free(old.object));
   TENUTO_TRY(tx.ready());
+  const pm::MetadataOpen rights;
   std::memcpy(&name, &renamed, sizeof renamed);
   __atomic_store_n(&word.raw, PtrWord::encode(&word, *fresh), __ATOMIC_RELEASE);
   TENUTO_TRY(tx.commit());

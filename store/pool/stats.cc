@@ -53,6 +53,7 @@ PoolStats Pool::stats() const {
   s.disk_bytes = impl_->file->bytes_on_disk();
   const pm::MappedBytes mapped = impl_->file->mapped();
   s.large_bytes = mapped.large;
+  s.protected_bytes = impl_->file->protected_bytes();
   s.resident_bytes = mapped.in_memory;
   s.dirty_bytes = mapped.dirty;
   s.private_bytes = mapped.own;

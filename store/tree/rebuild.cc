@@ -22,6 +22,7 @@
 #include <deque>
 #include <iterator>
 
+#include "pm/metadata_key.h"
 #include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "store/tree/image.h"
@@ -264,6 +265,7 @@ class Tree::Rebuild {
 
   TreeCounts written_counts() const {
     if (tree_.id_ != kDefaultTree) return counts_of(*tree_.file_.at<Leaf>(tree_.first_leaf_));
+    const pm::MetadataOpen rights;
     const std::uint64_t* head = tree_.file_.head().store;
     return TreeCounts::make(tree_.first_leaf_, head[kHeadRecords], head[kHeadRecordBytes]);
   }
@@ -342,6 +344,7 @@ void Tree::Rebuild::close(Tree& tree, bool as_found) {
   const TreeCounts counts =
       TreeCounts::make(tree.first_leaf_, records, counted ? bytes : TreeCounts::kNotCounted);
   if (tree.id_ == kDefaultTree) {
+    const pm::MetadataOpen rights;
     std::uint64_t* head = tree.file_.head().store;
     head[kHeadRecords] = counts.records;
     head[kHeadRecordBytes] = counts.record_bytes;

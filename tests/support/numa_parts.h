@@ -1,13 +1,18 @@
-// Simulated nodes for tests: a thread says which node it is on.
+// Nodes for tests. They are simulated, and a thread says which one it is on. With TENUTO_REAL_NODES
+// in the environment they are those of the machine: a thread goes to the node's processors, and the
+// kernel is asked where each block is that a test asks for (tests/machine).
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "pm/topology.h"
 #include "support/heap_worker.h"
 #include "support/pool_parts.h"
 #include "tenuto/ptr.h"
@@ -16,11 +21,38 @@ namespace tenuto::test {
 
 inline thread_local unsigned node_of_this_thread = 0;
 
+// The machine's nodes, if the tests use them.
+inline const pm::Topology* real_nodes() {
+  static const pm::Topology machine = pm::Topology::read();
+  static const bool real = std::getenv("TENUTO_REAL_NODES") != nullptr;
+  return real ? &machine : nullptr;
+}
+
+// From now on the calling thread is on the node.
+inline void be_on_node(unsigned node) {
+  node_of_this_thread = node;
+  const pm::Topology* const machine = real_nodes();
+  if (machine == nullptr) return;
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  const long configured = ::sysconf(_SC_NPROCESSORS_CONF);
+  for (unsigned cpu = 0; cpu < configured; ++cpu) {
+    if (machine->node_of_cpu(cpu) == node) CPU_SET(cpu, &cpus);
+  }
+  ASSERT_EQ(::sched_setaffinity(0, sizeof cpus, &cpus), 0) << "node " << node;
+}
+
 inline PoolOptions numa_options(unsigned nodes, bool two_phase = true) {
   PoolOptions o = PoolParts::small_options();
   o.medium = Medium::model;
-  o.heap.numa.nodes = nodes;
   o.heap.numa.two_phase = two_phase;
+  if (nodes > 1 && real_nodes() != nullptr) {
+    // They are all of the machine's.
+    EXPECT_EQ(real_nodes()->nodes(), nodes);
+    be_on_node(0);
+    return o;
+  }
+  o.heap.numa.nodes = nodes;
   o.heap.numa.node_of_thread = [] { return node_of_this_thread; };
   return o;
 }
@@ -28,7 +60,7 @@ inline PoolOptions numa_options(unsigned nodes, bool two_phase = true) {
 // A thread on a node.
 struct NodeThread : Worker {
   explicit NodeThread(unsigned node) {
-    run([node] { node_of_this_thread = node; });
+    run([node] { be_on_node(node); });
   }
 };
 
@@ -59,7 +91,12 @@ class Numa : public testing::Test {
     return at == nullptr ? PoolOffset{} : p_.file->offset_of(at);
   }
   unsigned node_of(const PtrWord& w) const {
-    return p_.frames->node_of(frame_of_offset(block_of(w)));
+    const PoolOffset at = block_of(w);
+    const unsigned node = p_.frames->node_of(frame_of_offset(at));
+    if (real_nodes() != nullptr) {
+      EXPECT_EQ(real_nodes()->node_of(p_.file->at<char>(at), ~0u), node) << "block " << at.value;
+    }
+    return node;
   }
   void take(std::span<PtrWord> words, std::uint64_t bytes = 64) {
     for (PtrWord& w : words) ASSERT_EQ(p_.heap->malloc_to(bytes, w), Status::ok);

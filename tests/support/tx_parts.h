@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "pm/metadata_key.h"
 #include "support/pool_parts.h"
 #include "tenuto/tx.h"
 #include "tx/engine.h"
@@ -71,6 +72,7 @@ struct TxParts : PoolParts {
   }
   template <class T>
   T& get_root(std::size_t i) {
+    const pm::MetadataOpen rights;
     return *static_cast<T*>(PtrWord::decode(&root(i), root(i).raw));
   }
 };

@@ -129,7 +129,7 @@ class Memory:
         with open(path + ".new", "wb") as f:
             f.truncate(BYTES)
         with open(path + ".initrd", "wb") as f:
-            f.write(kernel.first_files(self._kernel, None, TO_FSDAX))
+            f.write(kernel.first_files(self._kernel, (), TO_FSDAX))
         subprocess.run([kernel.tool("qemu-system-x86_64"), *kernel.MACHINE,
                         *self._options(path + ".new"), "-kernel", self._kernel.image, "-initrd",
                         path + ".initrd", "-append", kernel.PARAMETERS],

@@ -19,9 +19,11 @@ TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static",
          "dpkg-deb": "dpkg", "apt-get": "apt", "strip": "binutils"}
 COMPRESSIONS = ((b"\x02\x21\x4c\x18", ("lz4", "-dc")), (b"\xfd7zXZ\0", ("xz", "-dc")))
 APPLETS = ("sh", "mount", "insmod", "echo", "sleep", "rm", "cat", "dmesg", "tail", "umount")
-# The machine, whatever its disk is; and how the kernel is to start quickly.
-MACHINE = ("-M", "q35", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "256M,slots=2,maxmem=2G",
-           "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
+# The machine whatever its processors and memory are, the one whose power is cut, and how the kernel
+# is to start quickly.
+BOARD = ("-M", "q35", "-accel", "tcg", "-nodefaults", "-no-user-config", "-display", "none",
+         "-no-reboot")
+MACHINE = (*BOARD, "-cpu", "max", "-smp", "2", "-m", "256M,slots=2,maxmem=2G")
 PARAMETERS = ("console=ttyS0 quiet panic=1 mitigations=off nokaslr tsc=reliable no_timer_check "
               "random.trust_cpu=on")
 
@@ -136,9 +138,8 @@ class Archive:
         return b"".join(self._parts)
 
 
-def first_files(kernel, program, script):
-    """The archive with which the machine starts `script`; `program`, if any, brings its libraries
-    along."""
+def first_files(kernel, programs, script):
+    """The archive with which the machine starts `script`; programs bring their libraries along."""
     a = Archive()
     for name in ("proc", "sys", "dev", "disk", "tmp"):
         a.folder(name)
@@ -151,11 +152,12 @@ def first_files(kernel, program, script):
             a.copy(os.path.join(kernel.modules, name + ".ko"), f"lib/modules/{name}.ko")
             loaded.append(name)
     a.put("init", script.replace("@MODULES@", " ".join(loaded)).encode(), 0o755)
-    if program is None:
-        return a.bytes()
-    for library in re.findall(r"(/\S+) \(0x", output_of("ldd", program)):
+    libraries = set()
+    for program in programs:
+        libraries.update(re.findall(r"(/\S+) \(0x", output_of("ldd", program)))
+        with tempfile.NamedTemporaryFile() as stripped:  # debug information is most of it
+            output_of(tool("strip"), "-o", stripped.name, program)
+            a.copy(stripped.name, "bin/" + os.path.basename(program))
+    for library in sorted(libraries):
         a.copy(library, library.lstrip("/"))
-    with tempfile.NamedTemporaryFile() as stripped:  # debug information is most of it
-        output_of(tool("strip"), "-o", stripped.name, program)
-        a.copy(stripped.name, "bin/" + os.path.basename(program))
     return a.bytes()

@@ -51,7 +51,7 @@ class Machine:
     def __init__(self, folder, the_kernel, disk, life, seed, plant=None):
         self.folder, self.kernel, self.disk = folder, the_kernel, disk
         self._order = f"{disk.order} SEED={seed} PLANT={plant or ''}\n"
-        self._first_files = kernel.first_files(the_kernel, life, INIT)
+        self._first_files = kernel.first_files(the_kernel, [life], INIT)
         self._qemu = None
         self._read = 0
         self._lines = []

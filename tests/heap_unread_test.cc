@@ -94,6 +94,19 @@ TEST_F(HeapUnreadTest, a_write_between_two_reads_keeps_nothing) {
   EXPECT_EQ(allocated(), with);
 }
 
+// An erase only retires its record; the close frees it.
+TEST_F(HeapUnreadTest, a_close_frees_what_only_an_erase_left) {
+  closed_store();
+  for (int i = 0; i < 30; ++i) {
+    Store s = opened();
+    ASSERT_EQ(s.erase(key_of(i)), Status::ok);
+    ASSERT_EQ(s.close(), Status::ok) << i;
+    Store again = opened();
+    expect_valid(again);
+    ASSERT_EQ(again.close(), Status::ok);
+  }
+}
+
 TEST_F(HeapUnreadTest, every_call_may_be_the_first_to_need_it) {
   closed_store();
   const std::vector<std::function<void(Store&)>> calls = {

@@ -122,7 +122,7 @@ TEST_F(ToolJournal, info_of_a_pool_that_is_only_read_says_what_a_writer_would_ha
   const auto slow = [] { setenv("TENUTO_PLANT", "journal_processor_without_whole_loads", 1); };
   EXPECT_EQ(run({"put", path("a.tnt"), "k", "slow"}, {}, slow).code, 0);
   const Outcome o = run({"info", path("a.tnt")}, {}, slow);
-  EXPECT_NE(o.out.find("power cut       safe"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("power cut        safe"), std::string::npos) << o.out;
 #endif
 }
 

@@ -129,9 +129,9 @@ class Heap {
   // once. REQUIRES: the block was reserved; or it is derived and nothing durable names it any more;
   // or it is logged, mark_free was called and a fence followed.
   void release(PoolOffset block);
-  // The same for derived blocks that an open frees, once the slabs are read. Throws bad_alloc; then
-  // nothing has changed.
-  void release_when_read(std::span<const PoolOffset> blocks);
+  // The same for derived blocks that an open frees, once the slabs are read. `unname` makes that
+  // nothing durable names them. Throws bad_alloc before it calls that.
+  void release_when_read(std::span<const PoolOffset> blocks, const std::function<void()>& unname);
   // Gives a reserved block back. invalid_argument: it is not reserved. corrupt: see check_canary.
   Status cancel(PoolOffset block);
   // Makes dest point to a reserved logged block: the second half of malloc_to.
@@ -226,13 +226,15 @@ class Heap {
   // of frames given back. After a crash, all that recovery wrote is durable on return.
   Status finish_recovery(std::uint64_t* leaked_frames, Report* report);
 
-  // Whether no call has needed the slabs since a clean open: all blocks are as the open found them,
-  // also those of release_when_read, if the close comes next.
-  bool as_found() const { return !state_.has_read(); }
+  // Whether no call has needed the slabs since a clean open.
+  bool unread() const { return !state_.has_read(); }
+  // The blocks of release_when_read are named again, all of them: they stay. False: they are not so
+  // many, or some call has needed the slabs, and nothing has changed. Quiescent.
+  bool keep_released(std::size_t blocks);
   // Empties caches and limbo and writes the bits of derived slabs, so that the pool may be marked
   // clean. Durable with the fence of Frames::close, which follows. Frees logged blocks that are
   // only reserved. Quiescent: all earlier calls of threads that still run happened before.
-  // Afterwards only the destructor may be called. as_found(): there is nothing to write.
+  // Afterwards only the destructor may be called. unread(), with no block to release: there is nothing to write.
   Status close();
 
   // --- overwritten memory (guard.h) --------------------------------------------------------------

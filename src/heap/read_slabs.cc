@@ -181,10 +181,21 @@ void Heap::State::free_released() {
   released_unread.clear();
 }
 
-void Heap::release_when_read(std::span<const PoolOffset> blocks) {
+bool Heap::keep_released(std::size_t blocks) {
+  State& s = state_.as_opened();
+  const std::lock_guard lock(s.read_mu);
+  if (state_.has_read() || s.released_unread.size() != blocks) return false;
+  s.released_unread.clear();
+  return true;
+}
+
+void Heap::release_when_read(std::span<const PoolOffset> blocks,
+                             const std::function<void()>& unname) {
   const pm::MetadataOpen rights;
   State& s = state_.as_opened();
   const std::lock_guard lock(s.read_mu);
+  s.released_unread.reserve(s.released_unread.size() + blocks.size());
+  unname();
   s.released_unread.insert(s.released_unread.end(), blocks.begin(), blocks.end());
   if (state_.has_read()) s.free_released();
 }

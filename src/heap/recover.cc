@@ -167,7 +167,10 @@ Status Heap::close() {
   State& s = state_.as_opened();
   TENUTO_TRY(s.file.writable());
   s.frames.large().stop();
-  if (as_found()) return Status::ok;
+  if (unread()) {
+    if (s.released_unread.empty()) return Status::ok;
+    static_cast<void>(*state_);  // reads the slabs, and frees them
+  }
   s.end_recording();
   if (!TENUTO_PLANT("heap_closed_with_deferred_frees")) TENUTO_TRY(s.free_all_deferred());
   s.extents.flush_log();  // for threads that still run and may never fence again

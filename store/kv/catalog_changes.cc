@@ -1,11 +1,13 @@
 // Collections that transactions make and drop, as changes of the catalog in the commit's batch.
-// Also: how any dropped collection is freed.
+// Also: how any dropped collection is freed, and how all are closed.
 #include <algorithm>
 #include <deque>
 #include <utility>
 
 #include "pm/plant.h"
 #include "store/kv/collections.h"
+#include "store/tree/rebuild.h"
+#include "tenuto/persist.h"
 
 namespace TENUTO_NS::store {
 
@@ -107,6 +109,35 @@ Garbage::Waiting Collections::waiting() {
   Garbage::Waiting sum;
   each_tree([&](Tree& tree) { sum += tree.waiting(); });
   return sum;
+}
+
+void Collections::prepare_close() {
+  if (waiting().items != 0) ground_.heap.prepare_thread();
+}
+
+Status Collections::close() {
+  const std::lock_guard lock(mu_);
+  const auto expires = [](const auto& named) { return named.second->encoding.expires(); };
+  if (std::any_of(open_.begin(), open_.end(), expires)) keep_time();
+  for (const State& state : unnamed_) state->ending().end_now();
+  each_dropped([](CollectionState& state) { state.ending().end_now(); });
+  free_dropped();
+  ground_.heap.end_growth();
+  const auto each_open = [this](const auto& f) {
+    f(*main_->tree);
+    if (catalog_ != nullptr) f(catalog_->tree());
+    for (const auto& [name, state] : open_) f(*state->tree);
+  };
+  std::size_t parts = 0;
+  bool whole = true;
+  each_open([&](Tree& t) {
+    parts += image_parts(t);
+    whole = whole && image_parts(t) != 0;
+  });
+  const bool as_found = whole && ground_.heap.keep_released(parts);
+  each_open([&](Tree& t) { close_tree(t, as_found || TENUTO_PLANT("store_image_named_again")); });
+  fence("store's counts", "the heap is closed");
+  return Status::ok;
 }
 
 void Collections::free_dropped() {

@@ -149,26 +149,6 @@ void Collections::keep_time() {
   kept_ = t;
 }
 
-Status Collections::close() {
-  const std::lock_guard lock(mu_);
-  const auto expires = [](const auto& named) { return named.second->encoding.expires(); };
-  if (std::any_of(open_.begin(), open_.end(), expires)) keep_time();
-  for (const State& state : unnamed_) state->ending().end_now();
-  each_dropped([](CollectionState& state) { state.ending().end_now(); });
-  free_dropped();
-  ground_.heap.end_growth();
-  const auto each_tree = [this](const auto& f) {
-    f(*main_->tree);
-    if (catalog_ != nullptr) f(catalog_->tree());
-    for (const auto& [name, state] : open_) f(*state->tree);
-  };
-  bool as_found = ground_.heap.as_found();
-  each_tree([&](Tree& t) { as_found = as_found && has_image(t); });
-  each_tree([&](Tree& t) { close_tree(t, as_found || TENUTO_PLANT("store_image_named_again")); });
-  fence("store's counts", "the heap is closed");
-  return Status::ok;
-}
-
 void Collections::set_verify_reads(bool on) {
   const std::lock_guard lock(mu_);
   verify_reads_ = on;

@@ -121,6 +121,9 @@ class Collections {
   Status create(KeyOrder order, Report* report);
   // Opens the store of a pool that has one. Which collections it opens: see above.
   Status open(bool clean, Report* report);
+  // Before a close changes anything: memory that its frees need. If the heap is unread after
+  // it, the close frees nothing. Throws bad_alloc.
+  void prepare_close();
   // A clean close: frees the blocks that waited and writes the counts. What it flushed is fenced.
   // REQUIRES: no other call is under way.
   Status close();

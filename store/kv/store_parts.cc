@@ -25,6 +25,7 @@ Status StoreParts::create(PoolImpl& pool, KeyOrder order, Report* report) {
 
 Status StoreParts::close() {
   collections.reclaimer().stop();
+  collections.prepare_close();
   versions->shut(true);
   return collections.close();
 }

@@ -179,7 +179,7 @@ Status PoolImpl::close() {
   const pm::MetadataOpen rights;
   TENUTO_TRY(file->bad_pages());
   if (file->read_only()) return close_damaged();
-  if (!heap->as_found()) heap->prepare_thread();  // so that no free below needs memory
+  if (!heap->unread()) heap->prepare_thread();  // so that no free below needs memory
   TENUTO_TRY(engine->drain());
   if (store != nullptr) TENUTO_TRY(store->close());
   if (TENUTO_PLANT("store_clean_mark_before_close")) {

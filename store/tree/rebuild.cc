@@ -40,7 +40,7 @@ class Tree::Rebuild {
                                             KeyOrder order, bool clean, bool parallel,
                                             Report* report);
   static void close(Tree& tree, bool as_found);
-  static bool has_image(const Tree& tree) { return static_cast<bool>(tree.image_at_open_); }
+  static std::size_t image_parts(const Tree& tree) { return tree.image_parts_; }
 
  private:
   static void leave_image(Tree& tree);
@@ -103,12 +103,14 @@ class Tree::Rebuild {
     const Result<PoolOffset> named = image_of(first);
     const bool none = !named && named.error() == Status::not_found;
     if (none || tree_.file_.read_only()) return;
-    set_image(first, {});
-    flush(first.low);
-    fence("image's name", "its blocks are given back");
-    if (TENUTO_PLANT("store_image_not_given_back")) return;
-    tree_.heap_.release_when_read(image_);
-    if (!image_.empty()) tree_.image_at_open_ = image_[0];
+    const bool keep = TENUTO_PLANT("store_image_not_given_back");
+    tree_.heap_.release_when_read(keep ? std::span<const PoolOffset>() : image_, [&first] {
+      set_image(first, {});
+      flush(first.low);
+      fence("image's name", "its blocks are given back");
+    });
+    tree_.image_at_open_ = image_.empty() ? PoolOffset{} : image_[0];
+    tree_.image_parts_ = image_.size();
   }
 
   static constexpr std::size_t kChunk = 128;
@@ -391,6 +393,6 @@ Result<std::unique_ptr<Tree>> rebuild_tree(Ground& ground, TreeId id, PoolOffset
 }
 
 void close_tree(Tree& tree, bool as_found) { Tree::Rebuild::close(tree, as_found); }
-bool has_image(const Tree& tree) { return Tree::Rebuild::has_image(tree); }
+std::size_t image_parts(const Tree& tree) { return Tree::Rebuild::image_parts(tree); }
 
 }  // namespace TENUTO_NS::store

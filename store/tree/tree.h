@@ -269,7 +269,8 @@ class Tree {
   const CollectionLife* life_ = &kStays;
   double rebuild_ms_ = 0;
   std::int64_t records_at_open_ = 0;
-  PoolOffset image_at_open_;  // from which the index was built; 0: none
+  PoolOffset image_at_open_;  // its first part, if the open built the index from one
+  std::size_t image_parts_ = 0;
   // Written by the open, or under count_mu_ before bytes_counted_ says so.
   mutable std::int64_t record_bytes_at_open_ = 0;
   mutable std::atomic<Counted> bytes_counted_{Counted::exactly};

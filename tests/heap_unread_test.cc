@@ -94,6 +94,23 @@ TEST_F(HeapUnreadTest, a_write_between_two_reads_keeps_nothing) {
   EXPECT_EQ(allocated(), with);
 }
 
+TEST_F(HeapUnreadTest, splits_after_an_open_are_in_the_next_image) {
+  closed_store();
+  for (int round = 1; round <= 3; ++round) {
+    {
+      Store s = opened();
+      for (int i = 0; i < kKeys; ++i) {
+        ASSERT_EQ(s.put(key_of(round * kKeys + i), "value"), Status::ok);
+      }
+      ASSERT_EQ(s.close(), Status::ok);
+    }
+    Store s = opened();
+    EXPECT_EQ(records_of(s).size(), std::size_t{kKeys} * (round + 1));
+    expect_valid(s);
+    ASSERT_EQ(s.close(), Status::ok);
+  }
+}
+
 // An erase only retires its record; the close frees it.
 TEST_F(HeapUnreadTest, a_close_frees_what_only_an_erase_left) {
   closed_store();

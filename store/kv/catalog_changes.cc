@@ -135,7 +135,10 @@ Status Collections::close() {
     whole = whole && image_parts(t) != 0;
   });
   const bool as_found = whole && ground_.heap.keep_released(parts);
-  each_open([&](Tree& t) { close_tree(t, as_found || TENUTO_PLANT("store_image_named_again")); });
+  each_open([&](Tree& t) {
+    const bool stale = image_parts(t) != 0 && TENUTO_PLANT("store_image_named_again");
+    close_tree(t, as_found || stale);
+  });
   fence("store's counts", "the heap is closed");
   return Status::ok;
 }

@@ -37,8 +37,8 @@ std::uint64_t Pool::used_bytes() const {
 PoolStats Pool::stats() const {
   PoolStats s;
   if (impl_ == nullptr || impl_->usable() != Status::ok) return s;
+  const heap::HeapStats heap = impl_->heap->stats();  // first: it may free what an open left
   const frame::FrameStats frames = impl_->frames->stats();
-  const heap::HeapStats heap = impl_->heap->stats();
   const pm::ModelCounts counts = pm::model_counts();
   s.file_bytes = impl_->file->bytes();
   s.used_bytes = used_bytes_of(frames);

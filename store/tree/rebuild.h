@@ -19,8 +19,8 @@ Result<std::unique_ptr<Tree>> rebuild_tree(Ground& ground, TreeId id, PoolOffset
                                            Report* report);
 // Gives all retired blocks back and writes the counts. The counts are flushed; the caller fences
 // before the pool is marked as closed. REQUIRES: no reader, no writer.
-// `as_found`: nothing took or freed a block since the open, which built the tree from an image. Then
-// it names that image again, instead of making one.
+// `as_found`: nothing took or freed a block since the open, which built the tree from an image.
+// Then it names that image again, instead of making one.
 void close_tree(Tree& tree, bool as_found);
 // Parts of the image from which the open built the tree; 0: there was none.
 std::size_t image_parts(const Tree& tree);

@@ -234,7 +234,8 @@ class Heap {
   // Empties caches and limbo and writes the bits of derived slabs, so that the pool may be marked
   // clean. Durable with the fence of Frames::close, which follows. Frees logged blocks that are
   // only reserved. Quiescent: all earlier calls of threads that still run happened before.
-  // Afterwards only the destructor may be called. unread(), with no block to release: there is nothing to write.
+  // Afterwards only the destructor may be called. unread(), with no block to release: there is
+  // nothing to write.
   Status close();
 
   // --- overwritten memory (guard.h) --------------------------------------------------------------

@@ -127,9 +127,13 @@ Status Heap::State::finish_slab(Slab& slab, Report* report) const {
   return Status::ok;
 }
 
-// Fills the free lists.
+// Fills the free lists. Needs memory at its beginning alone: it may not be done twice, as it counts
+// the blocks that are held in slabs with two parts.
 Status Heap::State::finish_slabs(Report* report) {
+  std::size_t count = 0;
+  for_each_slab([&](const Slab&) { count += 1; });
   std::vector<Slab*> slabs;
+  slabs.reserve(count);
   Status status = Status::ok;
   for_each_slab([&](Slab& slab) {
     if (slab.is_old() || status != Status::ok) return;
@@ -148,7 +152,7 @@ Status Heap::State::finish_slabs(Report* report) {
 }
 
 // If an allocation fails, the next call goes on: a slab is in the page table, or not adopted at
-// all; and nothing is listed before memory is needed no more.
+// all; and nothing is counted or listed before memory is needed no more.
 void Heap::Access::read() const {
   const pm::MetadataOpen rights;
   State& s = *state_;

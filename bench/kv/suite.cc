@@ -66,8 +66,10 @@ Table opens() {
   return {"Milliseconds, median (least..most); an open includes its first get",
           {{"open after a clean close", {W::open}, open_cell},
            {"its first get", {W::open}, first_get_cell},
+           {"its first write", {W::open}, first_write_cell},
            {"open after SIGKILL", {W::open}, open_killed_cell},
            {"its first get", {W::open}, first_get_killed_cell},
+           {"its first write", {W::open}, first_write_killed_cell},
            {"close of that", {W::open}, close_cell},
            {"age of the first lost write", {W::open}, lost_cell}}};
 }

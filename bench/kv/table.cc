@@ -144,11 +144,17 @@ std::string open_cell(const ContestFigures& f, std::size_t i, Workload w) {
 std::string first_get_cell(const ContestFigures& f, std::size_t i, Workload w) {
   return range_of(f, i, w, &CaseFigures::first_get_ms);
 }
+std::string first_write_cell(const ContestFigures& f, std::size_t i, Workload w) {
+  return range_of(f, i, w, &CaseFigures::first_write_ms);
+}
 std::string open_killed_cell(const ContestFigures& f, std::size_t i, Workload w) {
   return range_of(f, i, w, &CaseFigures::open_killed_ms);
 }
 std::string first_get_killed_cell(const ContestFigures& f, std::size_t i, Workload w) {
   return range_of(f, i, w, &CaseFigures::first_get_killed_ms);
+}
+std::string first_write_killed_cell(const ContestFigures& f, std::size_t i, Workload w) {
+  return range_of(f, i, w, &CaseFigures::first_write_killed_ms);
 }
 std::string close_cell(const ContestFigures& f, std::size_t i, Workload w) {
   return range_of(f, i, w, &CaseFigures::close_ms);

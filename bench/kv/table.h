@@ -21,8 +21,10 @@ std::string updates_cell(const ContestFigures&, std::size_t, Workload);
 std::string scans_cell(const ContestFigures&, std::size_t, Workload);
 std::string open_cell(const ContestFigures&, std::size_t, Workload);
 std::string first_get_cell(const ContestFigures&, std::size_t, Workload);
+std::string first_write_cell(const ContestFigures&, std::size_t, Workload);
 std::string open_killed_cell(const ContestFigures&, std::size_t, Workload);
 std::string first_get_killed_cell(const ContestFigures&, std::size_t, Workload);
+std::string first_write_killed_cell(const ContestFigures&, std::size_t, Workload);
 std::string close_cell(const ContestFigures&, std::size_t, Workload);
 std::string lost_cell(const ContestFigures&, std::size_t, Workload);
 std::string memory_cell(const ContestFigures&, std::size_t, Workload);  // private bytes a record

@@ -19,7 +19,10 @@ SETTING = ("durability", "key_bytes", "value_bytes", "records", "key_order", "fi
 VARIANT = ("medium", "journal_writes", "commit")
 PERCENTILES = (("p50_us", "median"), ("p99_us", "99 %"), ("p999_us", "99.9 %"))
 OPENING = (("open_ms", "after a clean close"), ("open_killed_ms", "after SIGKILL"),
-           ("first_get_ms", "clean, its first get"), ("first_get_killed_ms", "SIGKILL, its first get"))
+           ("first_get_ms", "clean, its first get"),
+           ("first_get_killed_ms", "SIGKILL, its first get"),
+           ("first_write_ms", "clean, its first write"),
+           ("first_write_killed_ms", "SIGKILL, its first write"))
 SIZES = (("memory_bytes", "private memory"), ("file_bytes", "files"))
 PER_OP = (("instructions_per_op", "instructions"), ("cycles_per_op", "cycles"),
           ("cache_misses_per_op", "cache misses"), ("tlb_misses_per_op", "TLB misses"),

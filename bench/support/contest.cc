@@ -58,8 +58,10 @@ void gather(const TurnResult& turn, const Course& course, std::size_t contestant
     if (i + 1 == course.phases.size()) {
       add_time(f.open_killed_ms, turn.open_killed.ms);
       add_time(f.first_get_killed_ms, turn.open_killed.first_get_ms);
+      add_time(f.first_write_killed_ms, turn.open_killed.first_write_ms);
       add_time(f.open_ms, turn.open.ms);
       add_time(f.first_get_ms, turn.open.first_get_ms);
+      add_time(f.first_write_ms, turn.open.first_write_ms);
       add_time(f.close_ms, turn.close_ms);
       add_time(f.lost_ms, turn.lost_ms);
       add_time(f.lost_ops, turn.lost_ops);

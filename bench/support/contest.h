@@ -53,8 +53,10 @@ struct CaseFigures {
   std::vector<double> file_bytes;
   std::vector<double> open_ms;  // with the first get
   std::vector<double> first_get_ms;
+  std::vector<double> first_write_ms;
   std::vector<double> open_killed_ms;
   std::vector<double> first_get_killed_ms;
+  std::vector<double> first_write_killed_ms;
   std::vector<double> close_ms;
   Histogram by_kind[kOpKinds];  // ticks, all rounds
   Histogram all;

@@ -121,8 +121,10 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
   add_median_whole(line, "file_bytes", f.file_bytes);
   add_spread(line, "open_ms", f.open_ms);
   add_spread(line, "first_get_ms", f.first_get_ms);
+  add_spread(line, "first_write_ms", f.first_write_ms);
   add_spread(line, "open_killed_ms", f.open_killed_ms);
   add_spread(line, "first_get_killed_ms", f.first_get_killed_ms);
+  add_spread(line, "first_write_killed_ms", f.first_write_killed_ms);
   add_spread(line, "close_ms", f.close_ms);
   const std::string ratios = contestant == 0 ? ratios_to_others(figures, w) : "";
   if (!ratios.empty()) line.raw("ratio_to", ratios);
@@ -186,9 +188,10 @@ void print_hardware(std::FILE* out, const ContestFigures& figures) {
 // Sizes and times of opening, after the load and after the last workload of a store. Times of
 // opening have least and most.
 void print_ends(std::FILE* out, const ContestFigures& figures) {
-  constexpr const char* kRow = "{:<14}{:<16}{:>10}{:>9}{:>24}{:>24}{:>24}{:>24}{:>10}{:>9}\n";
+  constexpr const char* kRow =
+      "{:<14}{:<16}{:>10}{:>9}{:>24}{:>9}{:>9}{:>24}{:>9}{:>9}{:>10}{:>9}\n";
   fmt::print(out, fmt::runtime(std::string("\n") + kRow), "at the end of", "engine", "memory MB",
-             "file MB", "open ms", "its first get ms", "after SIGKILL", "its first get ms",
+             "file MB", "open ms", "get ms", "write ms", "after SIGKILL", "get ms", "write ms",
              "close ms", "lost ms");
   for (const Workload w : figures.cases) {
     for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
@@ -197,9 +200,10 @@ void print_ends(std::FILE* out, const ContestFigures& figures) {
       if (f == nullptr || !(last || !f->open_ms.empty())) continue;
       fmt::print(out, fmt::runtime(kRow), workload_name(w), figures.contestants[i].label,
                  median_text(f->memory_bytes, 1e6), median_text(f->file_bytes, 1e6),
-                 range_text(f->open_ms), range_text(f->first_get_ms), range_text(f->open_killed_ms),
-                 range_text(f->first_get_killed_ms), median_text(f->close_ms),
-                 median_text(f->lost_ms));
+                 range_text(f->open_ms), median_text(f->first_get_ms),
+                 median_text(f->first_write_ms), range_text(f->open_killed_ms),
+                 median_text(f->first_get_killed_ms), median_text(f->first_write_killed_ms),
+                 median_text(f->close_ms), median_text(f->lost_ms));
     }
   }
 }

@@ -29,8 +29,20 @@ bool may_lose_last_writes(const TurnResult& r, const EngineOptions& options) {
   return std::strcmp(r.medium, tenuto::medium_name(tenuto::Medium::journal)) == 0 && !options.sync;
 }
 
-// Opens the engine and reads one existing record. A user waits for both, so both are timed.
-bool timed_open(Engine& engine, const EngineOptions& options, std::string_view key, OpenTime& to) {
+std::string first_key(const Records& records) {
+  std::string key(records.key_bytes_max(), '\0');
+  key.resize(records.make_key(0, key.data()));
+  return key;
+}
+
+// Opens the engine and reads one existing record. A user waits for both, so both are timed. Then it
+// writes a record whose key no other has, and erases it: what an open leaves to the first write
+// shows there.
+bool timed_open(Engine& engine, const EngineOptions& options, const Records& records,
+                OpenTime& to) {
+  const std::string key = first_key(records);
+  const std::string other(records.key_bytes_max(), '\xff');
+  const std::string small(8, 'w');
   const std::uint64_t start = ticks();
   if (!engine.open(options)) return false;
   const std::uint64_t opened = ticks();
@@ -39,13 +51,10 @@ bool timed_open(Engine& engine, const EngineOptions& options, std::string_view k
   if (session->read(key, value)) session->release();
   to.first_get_ms = milliseconds_since(opened);
   to.ms = milliseconds_since(start);
-  return true;
-}
-
-std::string first_key(const Records& records) {
-  std::string key(records.key_bytes_max(), '\0');
-  key.resize(records.make_key(0, key.data()));
-  return key;
+  const std::uint64_t got = ticks();
+  if (!session->write(other, small)) return false;
+  to.first_write_ms = milliseconds_since(got);
+  return session->erase(other);
 }
 
 void run_phase(Engine& engine, const EngineKind& kind, const Course& course, const Phase& phase,
@@ -107,7 +116,7 @@ int whole_turn(const EngineKind& kind, const EngineOptions& options, const Cours
   if (kind.is_volatile) return 0;
   out.close_ms = milliseconds_since(closing);
   const std::unique_ptr<Engine> again = kind.make();
-  if (!timed_open(*again, options, first_key(*course.records), out.open)) {
+  if (!timed_open(*again, options, *course.records, out.open)) {
     return fail_turn(out, "open after a clean close", again->error());
   }
   if (!again->close()) return fail_turn(out, "second close", again->error());
@@ -138,7 +147,7 @@ std::int64_t writes_until(const Phase& phase, std::uint32_t latest) {
 int open_after_kill(const EngineKind& kind, const EngineOptions& options, const Course& course,
                     std::uint64_t done, TurnResult& out) {
   const std::unique_ptr<Engine> engine = kind.make();
-  if (!timed_open(*engine, options, first_key(*course.records), out.open_killed)) {
+  if (!timed_open(*engine, options, *course.records, out.open_killed)) {
     return fail_turn(out, "open after SIGKILL", engine->error());
   }
   Expected expected(course.threads);
@@ -161,7 +170,7 @@ int open_after_kill(const EngineKind& kind, const EngineOptions& options, const 
   if (!engine->close()) return fail_turn(out, "close", engine->error());
   out.close_ms = milliseconds_since(closing);
   const std::unique_ptr<Engine> again = kind.make();
-  if (!timed_open(*again, options, first_key(*course.records), out.open) || !again->close()) {
+  if (!timed_open(*again, options, *course.records, out.open) || !again->close()) {
     return fail_turn(out, "open after a clean close", again->error());
   }
   out.finished = true;

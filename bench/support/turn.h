@@ -32,8 +32,9 @@ struct Course {
 };
 
 struct OpenTime {
-  double ms = -1;            // the open and the first read
-  double first_get_ms = -1;  // of that, the read
+  double ms = -1;              // the open and the first read
+  double first_get_ms = -1;    // of that, the read
+  double first_write_ms = -1;  // the write behind it
 };
 
 struct TurnResult {

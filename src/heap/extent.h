@@ -160,6 +160,7 @@ class Extents {
   struct Recovered {
     BookRecord record;
     bool marked = false;
+    bool dropped = false;
   };
   struct Fit {  // of a request, in frames
     std::uint64_t frames = 0;

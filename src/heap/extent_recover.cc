@@ -25,7 +25,7 @@ Status Extents::open(Report* report) {
     if (!recovered_.empty() && recovered_.back().record.offset == r.offset) {
       return damaged(report, r.offset, "two extents at one place");
     }
-    recovered_.push_back({r, false});
+    recovered_.push_back({r});
   }
   return Status::ok;
 }
@@ -81,7 +81,7 @@ Status Extents::recover(const BookRecord& said, bool allocated, Report* report) 
   BookRecord record = said;
   if (TENUTO_PLANT("heap_recovered_extent_has_no_type")) record.kind = Kind::logged;
   TENUTO_TRY(book_.recover_record(record));
-  recovered_.insert(it, {record, false});
+  recovered_.insert(it, {record});
   return Status::ok;
 }
 
@@ -112,16 +112,12 @@ Status Extents::build(bool drop_unmarked, Report* report) {
   const std::lock_guard lock(recover_mu_);
   if (drop_unmarked && !TENUTO_PLANT("heap_unmarked_extents_stay")) {
     const bool gc = file_.consistency() == Consistency::gc;
-    std::vector<Recovered> kept;
-    kept.reserve(recovered_.size());
-    for (const Recovered& r : recovered_) {
-      if ((r.record.kind == Kind::derived || gc) && !r.marked) {
-        TENUTO_TRY(book_.recover_erase(r.record.offset));
-      } else {
-        kept.push_back(r);
-      }
+    for (Recovered& r : recovered_) {
+      if (r.dropped || r.marked || (r.record.kind != Kind::derived && !gc)) continue;
+      TENUTO_TRY(book_.recover_erase(r.record.offset));
+      r.dropped = true;
     }
-    recovered_ = std::move(kept);
+    std::erase_if(recovered_, [](const Recovered& r) { return r.dropped; });
   }
   return build_chunks(report);
 }
@@ -136,12 +132,19 @@ bool Extents::whole_huge_frames(PoolOffset o, std::uint64_t frames) const {
 }
 
 Status Extents::build_chunks(Report* report) {
+  // What needs memory comes first: the rest may not be done twice.
+  std::map<std::uint64_t, std::uint64_t> larger;
+  for (const Recovered& r : recovered_) {
+    const std::uint64_t frames = r.record.frames;
+    if (frames > kHugeFrames) larger.emplace(frame_of_offset(r.record.offset).value, frames);
+  }
   const auto locks = lock_all();
   const std::lock_guard huge(huge_mu_);
+  huge_ = std::move(larger);
   std::uint64_t end_before = 0;
   std::uint64_t logged = 0;
   std::uint64_t typed = 0;
-  for (const auto& [r, marked] : recovered_) {
+  for (const auto& [r, marked, dropped] : recovered_) {
     if (r.offset.value < end_before) return damaged(report, r.offset, "extents overlap");
     if (!whole_huge_frames(r.offset, r.frames)) {
       return damaged(report, r.offset, "extent in frames that are not taken for extents");
@@ -152,10 +155,7 @@ Status Extents::build_chunks(Report* report) {
     logged += is_logged(r.kind) ? 1 : 0;
     typed += r.kind == Kind::typed ? 1 : 0;
     const std::uint64_t frame = frame_of_offset(r.offset).value;
-    if (r.frames > kHugeFrames) {
-      huge_.emplace(frame, r.frames);
-      continue;
-    }
+    if (r.frames > kHugeFrames) continue;
     for (std::uint64_t h = frame / kHugeFrames; h <= (end_before - 1) / kHugeBytes; ++h) {
       halves_[h / 2].fetch_or(static_cast<std::uint8_t>(1u << (h % 2)));
       if (nodes_ > 1) {

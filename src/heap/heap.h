@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "file/lane.h"
 #include "file/pool_file.h"
@@ -85,13 +86,28 @@ Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align, bool
 class BlockMarks;
 struct Place;
 
+// The derived blocks of a layer above, in parts. `blocks` appends those of a part; any thread, and
+// perhaps several times. corrupt: see its report. Throws bad_alloc. It outlives what it was made
+// from, and names the blocks that were in use at the open, whatever was erased since.
+class Marks {
+ public:
+  virtual ~Marks() = default;
+  virtual std::size_t parts() const = 0;
+  virtual Status blocks(std::size_t part, std::vector<PoolOffset>& out, Report* report) const = 0;
+
+ protected:
+  Marks() = default;
+  Marks(const Marks&) = delete;
+  Marks& operator=(const Marks&) = delete;
+};
+
 class Heap {
  public:
   // Attaches: reads the bookkeeping log, finds the slabs and builds their shadows. An empty heap is
   // all zeros in the head page. After a crash the caller calls replay_intents, then the recovery of
-  // tx, then mark() for all derived blocks, then finish_recovery. After a clean close it calls only
-  // finish_recovery, and the slabs are read by the first call that needs them (Access). `threads`
-  // (0: one a core) read the headers of slabs, if these are many.
+  // tx, then mark() or mark_later() for all derived blocks, then finish_recovery. After a clean
+  // close it calls only finish_recovery, and the slabs are read by the first call that needs them
+  // (Access). `threads` (0: one a core) read the headers of slabs and mark, if these are many.
   static Result<std::unique_ptr<Heap>> open(pm::PoolFile& file, frame::Frames& frames,
                                             pm::Lanes& lanes, bool clean, unsigned threads,
                                             const HeapOptions& options, Report* report);
@@ -222,12 +238,16 @@ class Heap {
   // twice); then some of the others may be unmarked. Throws bad_alloc.
   Status mark(std::span<const PoolOffset> blocks, Report* report);
   Status mark(PoolOffset block, Report* report) { return mark({&block, 1}, report); }
-  // Frees what has no owner, gives frames back and fills the free lists. *leaked_frames: the number
-  // of frames given back. After a crash, all that recovery wrote is durable on return.
-  Status finish_recovery(std::uint64_t* leaked_frames, Report* report);
+  // The same, once a call needs the heap. That call finds what is corrupt.
+  void mark_later(std::unique_ptr<const Marks> marks);
+  // Frees what has no owner, gives frames back and fills the free lists. After mark_later, the
+  // first call that needs the heap does. All that recovery wrote until now is durable on return.
+  Status finish_recovery(Report* report);
+  // The frames that recovery gave back: they had no owner. After a crash it needs the heap.
+  std::uint64_t leaked_frames() const;
 
   // Whether no call has needed the slabs since a clean open.
-  bool unread() const { return !state_.has_read(); }
+  bool unread() const;
   // The blocks of release_when_read are named again, all of them: they stay. False: they are not so
   // many, or some call has needed the slabs, and nothing has changed. Quiescent.
   bool keep_released(std::size_t blocks);
@@ -276,10 +296,11 @@ class Heap {
   void trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
              BlockMarks& marks, Reached& reached);
   struct State;
-  // **A clean open leaves the slabs unread.** Every way to the state but as_opened() reads them
-  // first, so no call can meet a heap without slabs. Any number of threads may come at once: one
-  // reads, the others wait. Damage turns the pool read-only. A failed allocation throws bad_alloc,
-  // and the next call goes on. Cost later: one load.
+  // **A clean open leaves the slabs unread, and one after a crash the derived blocks unmarked.**
+  // Every way to the state but as_opened() makes good for it first, so no call can meet a heap
+  // without slabs. Any number of threads may come at once: one works, the others wait. Damage turns
+  // the pool read-only. A failed allocation throws bad_alloc, and the next call goes on. Cost
+  // later: one load.
   class Access {
    public:
     State* operator->() const { return &**this; }

@@ -57,11 +57,21 @@ struct Heap::State {
   std::mutex lane_heaps_mu;
   std::vector<std::unique_ptr<LaneHeap>> lane_heaps_owned;
   bool clean = true;  // the pool was closed cleanly before this open
-  // A clean open (Heap::Access). Its thread's alone until it says that the slabs are read.
+  // What an open left (Heap::Access). Its thread's alone until it says that the slabs are read.
   unsigned read_threads = 1;
   bool slabs_damaged = false;
+  std::uint64_t leaked_frames = 0;
   std::mutex read_mu;
-  std::vector<PoolOffset> released_unread;  // guarded by read_mu
+  // The rest is guarded by read_mu.
+  std::vector<PoolOffset> released_unread;
+  struct PartToMark {
+    const Marks* marks;
+    std::size_t part;
+    bool done = false;
+  };
+  std::vector<std::unique_ptr<const Marks>> marks_later;
+  std::vector<PartToMark> to_mark;  // of these
+  bool slabs_finished = false;
   std::mutex log_frames_mu;
   std::vector<PoolOffset> log_frames;           // from own_log_frame
   std::atomic<std::uint64_t> evacuations = 0;   // begun; a lane that saw fewer empties its caches
@@ -347,7 +357,10 @@ struct Heap::State {
   SlabBlock slab_block(PoolOffset o, std::uint64_t bytes) const;
   std::array<SlabBlock, 2> parts_at(PoolOffset o) const;
   Status validate_slab(const Slab& slab, Report* report);
-  Status own_frames(std::uint64_t* leaked, Report* report);
+  Status mark_now(std::span<const PoolOffset> blocks, Report* report);
+  Status mark_parts(unsigned threads, Report* report);  // REQUIRES: read_mu, or one thread
+  Status end_recovery(Report* report);                  // the same
+  Status own_frames(Report* report);
 
   // --- read_slabs.cc
   Status find_slabs(unsigned threads, Report* report);

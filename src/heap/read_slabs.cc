@@ -159,9 +159,9 @@ void Heap::Access::read() const {
   const std::lock_guard lock(s.read_mu);
   if (read_.load(std::memory_order_relaxed)) return;
   Report report;
-  Status found = s.find_slabs(s.read_threads, &report);
+  Status found = s.clean ? s.find_slabs(s.read_threads, &report) : Status::ok;
   if (found == Status::io) found = s.find_slabs(1, &report);  // the system had no thread
-  if (found == Status::ok) found = s.finish_slabs(&report);
+  if (found == Status::ok) found = s.clean ? s.finish_slabs(&report) : s.end_recovery(&report);
   s.slabs_damaged = found != Status::ok;
   if (s.slabs_damaged) s.file.poison(found, report);
   if (!s.slabs_damaged) s.free_released();

@@ -8,6 +8,7 @@
 #include "heap/morph.h"
 #include "pm/assert.h"
 #include "pm/metadata_key.h"
+#include "pm/parallel.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -88,7 +89,11 @@ Status Heap::recover_free(PoolOffset block, Report* report) {
 // sorted by part, and a part's lock is taken once for all of them.
 Status Heap::mark(std::span<const PoolOffset> blocks, Report* report) {
   const pm::MetadataOpen rights;
-  constexpr std::size_t kParts = State::kMarkParts;
+  return state_->mark_now(blocks, report);
+}
+
+Status Heap::State::mark_now(std::span<const PoolOffset> blocks, Report* report) {
+  constexpr std::size_t kParts = kMarkParts;
   const auto part_of = [](PoolOffset o) { return o.value / kSlabBytes % kParts; };
   std::array<std::uint32_t, kParts + 1> begin{};
   for (const PoolOffset o : blocks) begin[part_of(o) + 1] += 1;
@@ -101,9 +106,9 @@ Status Heap::mark(std::span<const PoolOffset> blocks, Report* report) {
   for (std::size_t n = 0; n < kParts; ++n) {
     const std::size_t p = (first + n) % kParts;
     if (begin[p] == begin[p + 1]) continue;
-    const std::lock_guard lock(state_->mark_mu[p]);
+    const std::lock_guard lock(mark_mu[p]);
     for (std::uint32_t i = begin[p]; i < begin[p + 1]; ++i) {
-      TENUTO_TRY(state_->mark(sorted[i], report));
+      TENUTO_TRY(mark(sorted[i], report));
     }
   }
   return Status::ok;
@@ -124,21 +129,74 @@ Status Heap::State::mark(PoolOffset block, Report* report) {
   return Status::ok;
 }
 
-Status Heap::finish_recovery(std::uint64_t* leaked_frames, Report* report) {
+void Heap::mark_later(std::unique_ptr<const Marks> marks) {
+  State& s = state_.as_opened();
+  const std::lock_guard lock(s.read_mu);
+  s.to_mark.reserve(s.to_mark.size() + marks->parts());
+  s.marks_later.push_back(std::move(marks));
+  const Marks& m = *s.marks_later.back();
+  for (std::size_t i = 0; i < m.parts(); ++i) s.to_mark.push_back({&m, i});
+}
+
+Status Heap::finish_recovery(Report* report) {
   const pm::MetadataOpen rights;
   State& s = state_.as_opened();
-  *leaked_frames = 0;
-  TENUTO_TRY(s.extents.build(!s.clean, report));
-  if (!state_.has_read()) return Status::ok;
-  TENUTO_TRY(s.finish_slabs(report));
-  if (!s.clean) TENUTO_TRY(s.own_frames(leaked_frames, report));
-  if (s.wear != nullptr) s.read_wear_tables();
+  if (!state_.has_read()) return s.extents.build(false, report);
+  // The counts of wear levelling come from the slabs.
+  if (s.marks_later.empty() || s.wear != nullptr) return s.end_recovery(report);
+  fence("what recovery wrote", "the pool is used");
+  state_.read_.store(false, std::memory_order_release);
   return Status::ok;
 }
 
+// If an allocation fails, this begins again: a part is marked once, the extents and finish_slabs
+// need memory at their beginning alone, and own_frames names all frames anew.
+Status Heap::State::end_recovery(Report* report) {
+  Status marked = mark_parts(read_threads, report);
+  if (marked == Status::io) marked = mark_parts(1, report);  // the system had no thread
+  TENUTO_TRY(marked);
+  if (!slabs_finished) {
+    TENUTO_TRY(extents.build(!clean, report));
+    TENUTO_TRY(finish_slabs(report));
+  }
+  slabs_finished = true;
+  if (!clean) TENUTO_TRY(own_frames(report));
+  if (wear != nullptr) read_wear_tables();
+  return Status::ok;
+}
+
+Status Heap::State::mark_parts(unsigned threads, Report* report) {
+  std::mutex mu;
+  Status first = Status::ok;
+  const auto mark_part = [&](std::size_t i) {
+    PartToMark& p = to_mark[i];
+    if (p.done) return;
+    std::vector<PoolOffset> blocks;
+    Report r;
+    Status s = p.marks->blocks(p.part, blocks, &r);
+    if (s == Status::ok && !TENUTO_PLANT("heap_later_marks_are_lost")) s = mark_now(blocks, &r);
+    p.done = true;
+    if (s == Status::ok) return;
+    const std::lock_guard lock(mu);
+    if (first == Status::ok && report != nullptr) *report = std::move(r);
+    if (first == Status::ok) first = s;
+  };
+  const Status s = pm::parallel_each(to_mark.size(), threads, mark_part);
+  if (s != Status::ok) return fail(s, report, pm::kNoThreadHere, file.path());
+  to_mark.clear();
+  marks_later.clear();
+  return first;
+}
+
+std::uint64_t Heap::leaked_frames() const {
+  return state_.as_opened().clean ? 0 : state_->leaked_frames;
+}
+
+bool Heap::unread() const { return state_.as_opened().clean && !state_.has_read(); }
+
 // Names all frames that have an owner to the frame allocator. The others were taken by operations
 // that the crash interrupted before they recorded their frames.
-Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
+Status Heap::State::own_frames(Report* report) {
   frame::Frames& f = frames.frames();
   f.begin_recovery();
   Status failed = Status::ok;
@@ -158,7 +216,7 @@ Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
     if (!TENUTO_PLANT("heap_log_frames_not_kept")) TENUTO_TRY(keep(o, kSlabFrames));
   }
   TENUTO_TRY(failed);
-  *leaked = f.end_recovery();
+  leaked_frames = f.end_recovery();
   return Status::ok;
 }
 
@@ -167,10 +225,8 @@ Status Heap::close() {
   State& s = state_.as_opened();
   TENUTO_TRY(s.file.writable());
   s.frames.large().stop();
-  if (unread()) {
-    if (s.released_unread.empty()) return Status::ok;
-    static_cast<void>(*state_);  // reads the slabs, and frees them
-  }
+  if (unread() && s.released_unread.empty()) return Status::ok;
+  static_cast<void>(*state_);  // what the open left
   s.end_recording();
   if (!TENUTO_PLANT("heap_closed_with_deferred_frees")) TENUTO_TRY(s.free_all_deferred());
   s.extents.flush_log();  // for threads that still run and may never fence again

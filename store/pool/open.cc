@@ -5,9 +5,9 @@
 //   frames        builds counters from bitfields; hands nothing out yet
 //   heap          reads the bookkeeping log and slabs; finishes or undoes intents of mallocs, frees
 //   transactions  are rolled back, or their frees are completed
-//   store         after a crash: marks every block that it reaches (derived blocks have no log)
+//   store         after a crash: names every block that it reaches (derived blocks have no log)
 //   objects       after a crash, if the pool has Consistency::gc: what the root object leads to
-//   heap, frames  free what was not marked
+//   heap, frames  free what was not named; after a crash, when a call first needs the heap
 //   superblock    gets the state `running`. Nothing new was handed out before, so a crash in any
 //                 step is followed by the same recovery
 #include <algorithm>
@@ -145,7 +145,7 @@ Status PoolImpl::recover(Report* report) {
   // these blocks are durable, and the trees are not needed until the store is opened.
   if (!was_clean) TENUTO_TRY(open_store(report));
   if (!was_clean && file->consistency() == Consistency::gc) TENUTO_TRY(collect(report));
-  return heap->finish_recovery(&leaked_frames, report);
+  return heap->finish_recovery(report);
 }
 
 // After a crash only the root object knows which objects there are.

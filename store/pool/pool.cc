@@ -313,7 +313,7 @@ PoolInfo Pool::info() const {
   i.read_only = file.read_only();
   i.has_store = file.head().store[0] != 0;
   i.recovery_ms = impl_->recovery_ms;
-  i.leaked_frames = impl_->leaked_frames;
+  i.leaked_frames = impl_->heap->leaked_frames();
   i.rolled_back = impl_->rolled_back;
   i.decisions_waiting = impl_->engine->stats().decisions;
   i.pools_waited_for = impl_->waited_for;

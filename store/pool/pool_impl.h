@@ -35,7 +35,6 @@ struct PoolImpl {
   double collect_ms = 0;  // of it
   PointerFilter root_filter;
   std::map<std::uint64_t, PointerFilter> filters;
-  std::uint64_t leaked_frames = 0;
   std::uint64_t rolled_back = 0;
   std::mutex root_mu;  // makes the root object once, and replaces it
   // The thread that runs a hook of grow_root, under root_mu.

@@ -183,20 +183,22 @@ bool resolve_split(Leaf& left, const Leaf& right) {
   if (TENUTO_PLANT("store_recovery_keeps_moved_entries")) return false;
   const std::uint64_t in_left = bitmap_of(left);
   const std::uint64_t in_right = bitmap_of(right);  // another task may be changing it
-  const auto slots_with = [&](SlotWord word) {
+  // The left slots with the same entry. Fingerprints decide first: they are in lines read before.
+  const auto same_as = [&](int i) {
     std::uint64_t found = 0;
     for (std::uint64_t rest = in_left; rest != 0; rest &= rest - 1) {
-      const int i = std::countr_zero(rest);
-      if (left.slot[i].raw == word.raw) found |= 1ull << i;
+      const int j = std::countr_zero(rest);
+      const bool may_be = left.head.fingerprint[j] == right.head.fingerprint[i];
+      if (may_be && left.slot[j].raw == right.slot[i].raw) found |= 1ull << j;
     }
     return found;
   };
   if (in_left == 0 || in_right == 0) return false;
   // The right leaf of an unfinished split has only entries of the left one. So one of them decides.
-  if (slots_with(right.slot[std::countr_zero(in_right)]) == 0) return false;
+  if (same_as(std::countr_zero(in_right)) == 0) return false;
   std::uint64_t drop = 0;
   for (std::uint64_t rest = in_right; rest != 0; rest &= rest - 1) {
-    drop |= slots_with(right.slot[std::countr_zero(rest)]);
+    drop |= same_as(std::countr_zero(rest));
     if (TENUTO_PLANT("store_recovery_drops_one_moved_entry")) break;
   }
   const std::uint64_t kept = in_left & ~drop;

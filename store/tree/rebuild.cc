@@ -13,7 +13,6 @@
 // walks no chain, and a leaf is then judged when a thread first comes there.
 #include "store/tree/rebuild.h"
 
-#include <tbb/enumerable_thread_specific.h>
 #include <tbb/task_group.h>
 
 #include <atomic>
@@ -26,6 +25,7 @@
 #include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "store/tree/image.h"
+#include "store/tree/leaf_marks.h"
 #include "store/tree/statistics.h"
 #include "store/tree/unmade.h"
 #include "tenuto/persist.h"
@@ -56,7 +56,6 @@ class Tree::Rebuild {
     } else {
       TENUTO_TRY(walk_chain([this](Chunk& c) { rebuild_chunk(c); }));
     }
-    for (std::vector<PoolOffset>& reached : reached_) mark(reached);
     if (failed_.load(std::memory_order_acquire)) {
       if (report_ != nullptr) *report_ = first_report_;
       return first_status_;
@@ -71,6 +70,7 @@ class Tree::Rebuild {
       std::move(c.lows.begin(), c.lows.end(), std::back_inserter(lows));
     }
     tree_.index_.build(leaves, std::move(lows));
+    if (!clean_) mark_later();
     tree_.records_at_open_ = records_.load(std::memory_order_relaxed);
     return Status::ok;
   }
@@ -114,7 +114,6 @@ class Tree::Rebuild {
   }
 
   static constexpr std::size_t kChunk = 128;
-  static constexpr std::size_t kMarksAtOnce = 1 << 16;  // so that a slab gets several at a time
 
   // Leaves in a row, and their neighbours.
   struct Chunk {
@@ -123,6 +122,7 @@ class Tree::Rebuild {
     PoolOffset behind;  // 0: it ends with the last one
     std::size_t count = 0;
     void* unmade[kChunk];  // UnmadeLeaf::child of each
+    std::uint64_t used[kChunk];
     std::vector<std::string> lows;
     // A chunk is handed to a task and back. Atomic for the thread sanitizer: it does not see TBB's
     // own order, because its build does not instrument that library.
@@ -174,23 +174,22 @@ class Tree::Rebuild {
 
   void rebuild_leaves(Chunk& c) {
     c.lows.reserve(c.count);
-    std::vector<PoolOffset>& reached = reached_.local();
-    if (!clean_) reached.reserve(kMarksAtOnce + c.count * (kSlots + 2));
     for (std::size_t i = 0; i < c.count; ++i) {
       if (failed_.load(std::memory_order_relaxed)) return;
       if (i + 1 < c.count) prefetch(c.at[i + 1]);
       Report report;
-      const Status s = rebuild_leaf(c, i, reached, &report);
+      const Status s = rebuild_leaf(c, i, &report);
       if (s != Status::ok) return note_failure(s, std::move(report));
     }
-    if (reached.size() >= kMarksAtOnce) mark(reached);
   }
 
-  void mark(std::vector<PoolOffset>& reached) {
-    Report report;
-    const Status s = tree_.heap_.mark(reached, &report);
-    reached.clear();
-    if (s != Status::ok) note_failure(s, std::move(report));
+  void mark_later() const {
+    std::vector<LeafAtOpen> leaves;
+    leaves.reserve(leaves_);
+    for (const Chunk& c : chunks_) {
+      for (std::size_t i = 0; i < c.count; ++i) leaves.push_back({c.at[i], c.used[i]});
+    }
+    tree_.heap_.mark_later(std::make_unique<LeafMarks>(tree_.file_, std::move(leaves)));
   }
 
   void note_failure(Status s, Report&& report) {
@@ -202,32 +201,21 @@ class Tree::Rebuild {
   }
 
   void prefetch(PoolOffset at) const {
-    for (std::size_t line = 0; line < sizeof(Leaf); line += kLineBytes) {
-      __builtin_prefetch(tree_.file_.at<char>(at + line));
-    }
+    const Leaf& leaf = leaf_at(at);
+    __builtin_prefetch(&leaf.head);
+    __builtin_prefetch(&leaf.low);
   }
 
-  // `reached` gets the blocks to be marked.
-  Status rebuild_leaf(Chunk& c, std::size_t i, std::vector<PoolOffset>& reached, Report* report) {
+  // Its slots are judged when a thread first comes there, or when the heap asks for its blocks.
+  Status rebuild_leaf(Chunk& c, std::size_t i, Report* report) {
     const PoolOffset at = c.at[i];
     Leaf& leaf = leaf_at(at);
     TENUTO_TRY(take_low(c, i, leaf, report));
     if (!bitmap_sound(leaf)) return damaged(report, at, "leaf bitmap or fingerprints");
-    if (!clean_)
-      TENUTO_TRY(recover_leaf(leaf, at, i + 1 < c.count ? c.at[i + 1] : c.behind, reached, report));
-    const std::uint64_t used = bitmap_of(leaf);
-    const std::uint64_t record_max = tree_.file_.bytes() - sizeof(RecordHead);
-    for (std::uint64_t rest = used; rest != 0; rest &= rest - 1) {
-      const int slot = std::countr_zero(rest);
-      const SlotWord word = leaf.slot[slot];
-      if (slot_wrong(word, leaf.head.fingerprint[slot], record_max)) {
-        const std::uint64_t before = kLineBytes + static_cast<unsigned>(slot) * sizeof(SlotWord);
-        return damaged(report, at + before, "slot of a leaf");
-      }
-      if (!clean_) reached.push_back(word.record());
-    }
+    if (!clean_) TENUTO_TRY(recover_leaf(leaf, i + 1 < c.count ? c.at[i + 1] : c.behind, report));
+    c.used[i] = bitmap_of(leaf);
     c.unmade[i] = UnmadeLeaf::of(at, leaf.low.check).child();
-    records_.fetch_add(std::popcount(used), std::memory_order_relaxed);
+    records_.fetch_add(std::popcount(c.used[i]), std::memory_order_relaxed);
     return Status::ok;
   }
 
@@ -250,18 +238,13 @@ class Tree::Rebuild {
     return Status::ok;
   }
 
-  // Finishes a split that got no further than `next`. `reached` gets the leaf's own blocks.
-  Status recover_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, std::vector<PoolOffset>& reached,
-                      Report* report) const {
-    if (next) {
-      const Leaf& right = leaf_at(next);
-      // Another task may be changing it. What is used of it must be sound.
-      if (!bitmap_sound(right)) return damaged(report, next, "leaf bitmap or fingerprints");
-      if (resolve_split(leaf, right)) fence("split finished", "store is used");
-    }
-    reached.push_back(at);
-    const PoolOffset block = low_block(leaf);
-    if (block && !TENUTO_PLANT("store_separator_block_not_marked")) reached.push_back(block);
+  // Finishes a split that got no further than `next`.
+  Status recover_leaf(Leaf& leaf, PoolOffset next, Report* report) const {
+    if (!next) return Status::ok;
+    const Leaf& right = leaf_at(next);
+    // Another task may be changing it. What is used of it must be sound.
+    if (!bitmap_sound(right)) return damaged(report, next, "leaf bitmap or fingerprints");
+    if (resolve_split(leaf, right)) fence("split finished", "store is used");
     return Status::ok;
   }
 
@@ -279,8 +262,6 @@ class Tree::Rebuild {
   std::deque<Chunk> chunks_;
   std::size_t leaves_ = 0;
   std::vector<PoolOffset> image_;  // the parts that the index was built from
-  // Blocks to be marked, of each thread.
-  tbb::enumerable_thread_specific<std::vector<PoolOffset>> reached_;
   std::atomic<std::int64_t> records_{0};
   std::atomic<bool> failed_{false};
   std::mutex mu_;

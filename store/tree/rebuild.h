@@ -11,8 +11,8 @@ namespace TENUTO_NS::store {
 // recovery frees it after a crash.
 Result<std::unique_ptr<Tree>> make_tree(Ground& ground, TreeId id, KeyOrder order);
 // Builds the tree with this first leaf. After a crash (clean == false) it finishes half-done splits
-// and marks every block of the tree in the heap. Then call it after the recovery of tx and before
-// Heap::finish_recovery. A clean open reads no record. corrupt: the report names the leaf.
+// and names every block of the tree to the heap. Then call it after the recovery of tx and before
+// Heap::finish_recovery. It reads no record and no slot. corrupt: the report names the leaf.
 // `parallel`: by the threads of the calling thread's arena (oneTBB).
 Result<std::unique_ptr<Tree>> rebuild_tree(Ground& ground, TreeId id, PoolOffset first_leaf,
                                            KeyOrder order, bool clean, bool parallel,

@@ -57,7 +57,8 @@ struct PoolParts {
     file = std::move(*made);
     frame::Frames::format_zone(*file, file->zone(0), pm::kHeadBytes);
     TENUTO_TRY(attach(true, options));
-    TENUTO_TRY(heap->finish_recovery(&leaked, &report));
+    TENUTO_TRY(heap->finish_recovery(&report));
+    leaked = heap->leaked_frames();
     TENUTO_TRY(file->set_state(pm::PoolState::running));
     return file->link_into_place(&report);
   }
@@ -85,7 +86,8 @@ struct PoolParts {
       TENUTO_TRY(
           heap->collect(o, {.root_filter = options.root_filter, .threads = 1}, reached, &report));
     }
-    TENUTO_TRY(heap->finish_recovery(&leaked, &report));
+    TENUTO_TRY(heap->finish_recovery(&report));
+    leaked = heap->leaked_frames();
     return file->read_only() ? Status::ok : file->set_state(pm::PoolState::running);
   }
 

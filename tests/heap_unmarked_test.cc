@@ -13,6 +13,7 @@
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
 #include "tenuto/collection.h"
+#include "tenuto/transaction.h"
 
 namespace tenuto::test {
 namespace {
@@ -41,7 +42,7 @@ class HeapUnmarkedTest : public KvFixture {
   }
   static void expect_whole(Store& s) {
     std::string got;
-    const Collection a = *s.collection("a");
+    Collection a = *s.collection("a");
     for (int i = 0; i < kKeys; ++i) {
       ASSERT_EQ(s.get(key_of(i), got), Status::ok) << i;
       ASSERT_EQ(got, value_of(i));
@@ -54,7 +55,7 @@ class HeapUnmarkedTest : public KvFixture {
   // Closed and opened once more, so that the bits on media are what is compared.
   void expect_as_large_as(std::uint64_t bytes) {
     Store s = opened();
-    EXPECT_TRUE(s.info().pool.was_clean);
+    EXPECT_TRUE(s.pool().info().was_clean);
     EXPECT_EQ(s.stats().pool.allocated_bytes, bytes);
     expect_valid(s);
     ASSERT_EQ(s.close(), Status::ok);
@@ -76,7 +77,7 @@ TEST_F(HeapUnmarkedTest, a_store_that_is_only_read_is_closed_with_all_its_blocks
   write_image(path_.str(), killed);
   {
     Store s = opened();
-    EXPECT_FALSE(s.info().pool.was_clean);
+    EXPECT_FALSE(s.pool().info().was_clean);
     expect_whole(s);
     ASSERT_EQ(s.close(), Status::ok);
   }
@@ -91,20 +92,20 @@ TEST_F(HeapUnmarkedTest, every_call_may_be_the_first_to_need_it) {
       [](Store& s) { EXPECT_EQ(s.put(key_of(0), "again"), Status::ok); },
       [](Store& s) { EXPECT_EQ(s.erase("large"), Status::ok); },
       [](Store& s) { EXPECT_GT(s.stats().pool.allocated_bytes, kKeys * 10u); },
-      [](Store& s) { EXPECT_GE(s.info().pool.leaked_frames, 0u); },
+      [](Store& s) { EXPECT_GE(s.pool().info().leaked_frames, 0u); },
       [](Store& s) { EXPECT_EQ(s.drop("a"), Status::ok); },
       [](Store& s) { EXPECT_EQ(s.rename("a", "b"), Status::ok); },
       [](Store& s) { EXPECT_TRUE(s.pool().root("layout", 64)); },
       [](Store& s) {
-        const Collection c = *s.collection("new");
+        Collection c = *s.collection("new");
         EXPECT_EQ(c.put("k", "v"), Status::ok);
       },
       [](Store& s) { EXPECT_EQ(s.pool().trim(), Status::ok); },
       [](Store& s) { EXPECT_TRUE(s.compact()); },
       [](Store& s) {
         auto t = s.begin();
-        EXPECT_EQ(t->erase(key_of(1)), Status::ok);
-        EXPECT_EQ(t->commit(), Status::ok);
+        EXPECT_EQ(t.erase(key_of(1)), Status::ok);
+        EXPECT_EQ(t.commit(), Status::ok);
       },
       [](Store& s) { expect_valid(s); },
   };
@@ -140,7 +141,7 @@ TEST_F(HeapUnmarkedTest, what_is_erased_first_is_freed_once) {
   killed_store();
   for (int round = 0; round < 2; ++round) {
     Store s = opened();
-    const Collection a = *s.collection("a");
+    Collection a = *s.collection("a");
     for (int i = 0; i < kKeys; ++i) {
       ASSERT_EQ(s.erase(key_of(i)), round == 0 ? Status::ok : Status::not_found);
       ASSERT_EQ(a.erase(long_key(i)), round == 0 ? Status::ok : Status::not_found);

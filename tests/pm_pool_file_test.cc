@@ -364,6 +364,32 @@ TEST(PoolFileDamage, one_copy_of_the_superblock_is_enough) {
   }
 }
 
+// A crash may tear the copy of a clean close. If it tears the next write to that copy, too, some
+// words are of the one and some of the other. They must not make the close that never was.
+TEST(PoolFileDamage, words_of_two_torn_writes_make_no_clean_close) {
+  const Damaged d;
+  const std::uint64_t i = d.copy(0).sequence > d.copy(1).sequence ? 0 : 1;
+  pm::Superblock torn = d.copy(i);
+  ASSERT_EQ(torn.state, static_cast<std::uint32_t>(pm::PoolState::clean));
+  torn.sequence -= 2;  // still the word of the write before
+  d.set_copy(i, torn, false);
+  ASSERT_EQ(d.open(false), Status::ok);
+  const pm::Superblock next = d.copy(i);
+  ASSERT_EQ(next.state, static_cast<std::uint32_t>(pm::PoolState::running));
+  constexpr unsigned kWords = sizeof(pm::Superblock) / sizeof(std::uint64_t);
+  for (std::uint64_t mix = 0; mix < 1u << kWords; ++mix) {
+    pm::Superblock s = torn;
+    for (unsigned w = 0; w < kWords; ++w) {
+      const std::size_t at = w * sizeof(std::uint64_t);
+      if ((mix >> w & 1) == 0) continue;
+      std::memcpy(reinterpret_cast<char*>(&s) + at, reinterpret_cast<const char*>(&next) + at,
+                  sizeof(std::uint64_t));
+    }
+    const bool sound = s.crc == pm::crc32c(&s, offsetof(pm::Superblock, crc));
+    ASSERT_FALSE(sound && s.state != next.state) << mix;
+  }
+}
+
 TEST(PoolFileDamage, two_bad_copies_are_no_pool) {
   const Damaged d;
   for (std::size_t byte = 0; byte < sizeof(pm::Superblock); ++byte) {

@@ -343,6 +343,7 @@ class PoolFile final : public OfProcess {
   bool was_clean_ = true;
   bool keeps_tail_ = false;    // what is behind the last zone may be a zone: it is never cut off
   bool copy_damaged_ = false;  // of the superblock: super_ may be the older one
+  bool copy_torn_ = false;     // perhaps, and not yet written again
   bool old_journal_ = false;   // it was running with a journal of version 0.1
   unsigned mode_ = 0600;       // of the file, and of its journal
   std::unique_ptr<Journal> journal_;

@@ -2,7 +2,9 @@
 //
 // Authoritative: the valid copy with the higher sequence. A write goes to the other copy, so a torn
 // write damages only the older one. After that the state in the damaged copy is unknown. So
-// recovery runs, and a journal counts if its ids fit.
+// recovery runs, and a journal counts if its ids fit. The next write to the damaged copy has a
+// sequence that no write to it had: if it is torn as well, its words must not complete the earlier
+// one, which may have said `clean`.
 //
 // An upgrade is one step, too: the write of the first superblock of the new layout. The old copy
 // that version 0.1 could still read is overwritten right after it. Otherwise version 0.1 would open
@@ -11,6 +13,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "file/pool_file.h"
 #include "journal/journal.h"
@@ -130,7 +133,7 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
   // recovery runs.
   const bool both = status[1 - best] == Status::ok ||
                     (copy[best].sequence == 1 && status[1 - best] == Status::not_a_pool);
-  copy_damaged_ = !both;
+  copy_damaged_ = copy_torn_ = !both;
   was_clean_ = (both || TENUTO_PLANT("pm_damaged_superblock_copy_ignored")) &&
                copy[best].state == static_cast<std::uint32_t>(PoolState::clean);
   take_superblock(copy[best]);
@@ -184,7 +187,9 @@ Status PoolFile::put_superblock(Report* report) {
   const bool upgraded = super_.version != kLayoutVersion;
   super_.version = kLayoutVersion;
   for (int n = upgraded ? 2 : 1; n > 0; --n) {
-    super_.sequence += TENUTO_PLANT("pm_superblock_copies_not_in_turn") ? 2 : 1;
+    // Two more are the same copy.
+    const bool torn = std::exchange(copy_torn_, false) && !TENUTO_PLANT("pm_torn_sequence_again");
+    super_.sequence += TENUTO_PLANT("pm_superblock_copies_not_in_turn") ? 2 : torn ? 3 : 1;
     super_.crc = crc32c(&super_, offsetof(Superblock, crc));
     Report local;
     Report* r = report != nullptr ? report : &local;

@@ -10,7 +10,8 @@ namespace TENUTO_NS::heap {
 
 namespace {
 constexpr unsigned kShardsMax = 255;  // a byte names one
-// With wear levelling a smaller pool has chunks of 2 MiB, so that slabs get more of it.
+// With wear levelling a smaller pool has chunks of 2 MiB, so that slabs get more of it. One that
+// cannot grow has no chunks for each node.
 constexpr std::uint64_t kSmallPoolBytes = 256u << 20;
 }  // namespace
 
@@ -115,6 +116,8 @@ Result<std::uint64_t> Extents::take_small(const Fit& fit, Kind kind, unsigned co
   if (from == 0) {
     lock.unlock();
     from = borrow(fit, kLentFrom, core % nodes_, shard, lock);
+    const bool small = file_.bytes() == file_.bytes_max() && file_.bytes() < kSmallPoolBytes;
+    if (from == 0 && nodes_ > 1 && small) from = borrow(fit, 1, 0, shard, lock);
   }
   if (from == 0) {
     const Result<std::uint64_t> fresh = new_chunk(core, shard, lock);

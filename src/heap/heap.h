@@ -241,7 +241,7 @@ class Heap {
   // The same, once a call needs the heap. That call finds what is corrupt.
   void mark_later(std::unique_ptr<const Marks> marks);
   // Frees what has no owner, gives frames back and fills the free lists. After mark_later, the
-  // first call that needs the heap does. All that recovery wrote until now is durable on return.
+  // first call that needs the heap does. What it writes is durable when that call goes on.
   Status finish_recovery(Report* report);
   // The frames that recovery gave back: they had no owner. After a crash it needs the heap.
   std::uint64_t leaked_frames() const;

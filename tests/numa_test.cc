@@ -165,6 +165,19 @@ TEST_F(Numa, a_thread_has_a_log_of_its_node) {
   }
 }
 
+// Else each new thread would take half a MiB.
+TEST_F(Numa, a_node_without_room_gets_no_lanes) {
+  PoolOptions o = numa_options(2);
+  o.size = o.size_max = kPoolBytesMin;  // one zone, on node 0
+  make(o);
+  for (int i = 0; i < 8; ++i) {
+    NodeThread w(1);
+    w.run([&] { EXPECT_EQ(p_.lanes->mine().node, 0u); });
+  }
+  EXPECT_EQ(p_.lanes->extra_segments().size(), 0u);
+  expect_sound();
+}
+
 TEST_F(Numa, a_thread_that_moves_takes_from_its_new_node) {
   make(numa_options(2));
   const std::span<PtrWord> words = make_words(p_, 60'000);

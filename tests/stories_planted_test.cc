@@ -32,6 +32,8 @@ constexpr Mistake kMistakes[] = {
     {"store_image_not_given_back", "image_test", "*given_back"},
     {"store_image_named_again", "heap_unread_test", "*splits_after*"},
     {"heap_released_unread_stays", "heap_unread_test", "*between_two_reads*"},
+    {"heap_full_beside_free_blocks", "heap_edge_test", "*other_cores"},
+    {"pm_lane_segment_on_any_node", "numa_test", "*without_room*"},
     {"pm_torn_sequence_again", "pm_pool_file_test", "*two_torn_writes*"},
     {"heap_later_marks_are_lost", "heap_unmarked_test", "*only_read*"},
     {"store_image_checksum_not_compared", "image_test", "*no_flipped_bit*"},

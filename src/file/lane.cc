@@ -214,7 +214,8 @@ Lane* Lanes::acquire() {
       lane->holder_node = node;
       return lane;
     }
-    // The table grows once for a lane on the thread's node. Then any will do.
+    // The table grows once for a lane on the thread's node, if there is room on that node. Then any
+    // lane will do. A segment elsewhere would be one more for each new thread.
     const bool others = std::exchange(wanted, kAnyNode) != kAnyNode && idle_ != nullptr;
     if (others && (growing_ || segments_ == kLaneSegmentsMax || !take_segment_)) continue;
     // One thread grows at a time. A thread that finds all new lanes taken grows again.
@@ -236,14 +237,16 @@ Lane* Lanes::acquire() {
         lanes.released_.notify_all();
       }
     } const growing{*this, lock};
-    may_grow = grow(node);
+    const bool there = others && !TENUTO_PLANT("pm_lane_segment_on_any_node");
+    const bool grown = grow(node, there);
+    if (!others) may_grow = grown;
   }
 }
 
 // REQUIRES: the caller set growing_. False: there is no room for a segment.
-bool Lanes::grow(unsigned node) {
+bool Lanes::grow(unsigned node, bool there) {
   Fresh fresh = make_lanes();
-  const Result<PoolOffset> segment = take_segment_(node);
+  const Result<PoolOffset> segment = take_segment_(node, there);
   if (!segment) return false;
   if (file_.protect(*segment, kLaneSegmentBytes, nullptr) != Status::ok) {
     file_.leave_to_recovery();  // nothing names the segment

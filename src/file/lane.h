@@ -47,8 +47,8 @@ inline constinit thread_local LastLane last_lane;
 class Lanes {
  public:
   // Takes 512 KiB of the pool for another segment, on that node if possible. full: there is no
-  // room.
-  using TakeSegment = std::function<Result<PoolOffset>(unsigned node)>;
+  // room, or none on that node and it must be `there`.
+  using TakeSegment = std::function<Result<PoolOffset>(unsigned node, bool there)>;
 
   // Attaches to the lanes of the file. corrupt: the segment table has an impossible entry.
   static Result<std::unique_ptr<Lanes>> open(PoolFile& file, Report* report);
@@ -102,7 +102,7 @@ class Lanes {
   using Fresh = std::array<std::unique_ptr<Lane>, kLanesPerSegment>;
   Fresh make_lanes();
   void attach(PoolOffset segment, Fresh fresh);
-  bool grow(unsigned node);
+  bool grow(unsigned node, bool there);
 
   // Constant after open.
   PoolFile& file_;

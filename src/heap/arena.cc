@@ -21,7 +21,8 @@ PageOwner owner_of(const Slab& slab) {
 }
 }  // namespace
 
-Result<unsigned> Arena::take(ClassId class_id, Kind kind, TakenBlock* out, unsigned want) {
+Result<unsigned> Arena::take(ClassId class_id, Kind kind, TakenBlock* out, unsigned want,
+                             From from) {
   const std::lock_guard lock(mu);
   List& list = lists_[static_cast<unsigned>(kind)][class_id.value];
   unsigned got = 0;
@@ -30,8 +31,10 @@ Result<unsigned> Arena::take(ClassId class_id, Kind kind, TakenBlock* out, unsig
     if (slab == nullptr) {
       if (got > 0) break;
       Status why = Status::full;
-      if (kind == Kind::logged) slab = morphed_slab(class_id);
-      if (slab == nullptr) slab = new_slab(class_id, kind, &why);
+      if (from == From::anywhere) {
+        if (kind == Kind::logged) slab = morphed_slab(class_id);
+        if (slab == nullptr) slab = new_slab(class_id, kind, &why);
+      }
       if (slab == nullptr && kind == Kind::logged) got = take_old(class_id, out, want);
       if (got > 0 && file_.canaries()) {
         TENUTO_TRY(guard_taken(file_, nullptr, kClassBytes[class_id.value], {out, got}));

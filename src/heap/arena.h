@@ -31,8 +31,11 @@ class Arena {
         morph_occupancy_(morph_occupancy),
         wear_(wear) {}
 
-  // Takes up to `want` blocks of the class, and at least one unless the pool is full.
-  Result<unsigned> take(ClassId class_id, Kind kind, TakenBlock* out, unsigned want);
+  // Takes up to `want` blocks of the class, and at least one unless the pool is full, or the arena
+  // has none and may not make a slab for it.
+  enum class From : std::uint8_t { its_slabs, anywhere };
+  Result<unsigned> take(ClassId class_id, Kind kind, TakenBlock* out, unsigned want,
+                        From from = From::anywhere);
 
   // Gives blocks of this arena's slabs back. A class keeps one empty slab; others that become empty
   // lose their frame.

@@ -94,7 +94,7 @@ void FrameSource::fill_around(std::uint64_t frame) {
 
 Result<PoolOffset> FrameSource::get_unfilled(unsigned order, unsigned core, frame::ZoneUse use) {
   const std::uint64_t frames = std::uint64_t{1} << order;
-  if (numa_ != nullptr && !TENUTO_PLANT("heap_numa_frames_of_any_node")) {
+  if (numa_ != nullptr) {
     const auto get = [&](unsigned node) { return choose(order, core, use, node); };
     Result<PoolOffset> near = get_near(get, frames, numa_->node_of_core(core), use);
     if (near) return near;
@@ -158,7 +158,16 @@ unsigned FrameSource::node_of(unsigned core) const {
 }
 
 Result<PoolOffset> FrameSource::get(unsigned order, unsigned core, frame::ZoneUse use) {
-  Result<PoolOffset> got = get_unfilled(order, core, use);
+  return filled(get_unfilled(order, core, use), order, core);
+}
+
+Result<PoolOffset> FrameSource::get_there(unsigned order, unsigned core) {
+  const auto get = [&](unsigned node) { return choose(order, core, frame::ZoneUse::any, node); };
+  const std::uint64_t frames = std::uint64_t{1} << order;
+  return filled(get_near(get, frames, numa_->node_of_core(core), frame::ZoneUse::any), order, core);
+}
+
+Result<PoolOffset> FrameSource::filled(Result<PoolOffset> got, unsigned order, unsigned core) {
   if (!got) return got;
   const std::uint64_t first = frame_of_offset(*got).value;
   if (file_.frees_wait() && order < frame::kOrderHuge) fill_around(first);

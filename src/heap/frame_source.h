@@ -36,7 +36,9 @@ class FrameSource {
   // not fenced.
   Result<PoolOffset> get(unsigned order, unsigned core, frame::ZoneUse use = frame::ZoneUse::any);
   Result<PoolOffset> get_run(std::uint64_t huge_frames, unsigned core);
-  // The same for a caller that fills holes itself.
+  // As get, of the core's node alone. REQUIRES: set_numa.
+  Result<PoolOffset> get_there(unsigned order, unsigned core);
+  // As get, for a caller that fills holes itself.
   Result<PoolOffset> get_unfilled(unsigned order, unsigned core,
                                   frame::ZoneUse use = frame::ZoneUse::any);
   // Whether records have zones of their own. Makes the first one if it is time for that and there
@@ -81,6 +83,7 @@ class FrameSource {
  private:
   Result<FrameId> choose(unsigned order, unsigned core, frame::ZoneUse use, unsigned node);
   Result<FrameId> choose_run(std::uint64_t huge_frames, unsigned core, unsigned node);
+  Result<PoolOffset> filled(Result<PoolOffset> got, unsigned order, unsigned core);
   unsigned node_of(unsigned core) const;
   void given_back(PoolOffset o, Status s);
   class Held;

@@ -97,16 +97,17 @@ Result<Block> Heap::State::reserve_in(LaneHeap& h, std::uint64_t bytes, Kind kin
   PoolOffset block = near ? cache.take_near() : cache.take();
   if (!block) {
     Result<PoolOffset> got = refill(h, cache, class_id, kind);
-    if (!got && got.error() == Status::full) {
+    const auto full = [&got] { return !got && got.error() == Status::full; };
+    const auto try_again = [&] {
+      got = refill(h, cache, class_id, kind);
+      if (full()) got = take_elsewhere(h, class_id, kind);
+    };
+    if (full()) {
       scavenge(h);
-      got = refill(h, cache, class_id, kind);
+      try_again();
     }
-    while (!got && got.error() == Status::full && wear != nullptr && force_rests(h)) {
-      got = refill(h, cache, class_id, kind);
-    }
-    if (!got && got.error() == Status::full && abandon_evacuation()) {
-      got = refill(h, cache, class_id, kind);
-    }
+    while (full() && wear != nullptr && force_rests(h)) try_again();
+    if (full() && abandon_evacuation()) try_again();
     if (!got) return got.error();
     block = *got;
   }
@@ -239,24 +240,6 @@ void Heap::State::empty_caches(LaneHeap& h) {
       if (cache.count() != 0) spill(h, cache, true);
     }
   }
-}
-
-void Heap::State::scavenge(LaneHeap& h) {
-  collect_recorded(h);
-  drain_limbo(h);
-  lanes.for_each_idle([this](pm::Lane& lane) {
-    LaneHeap* idle = lane_heaps[lane.id.value].load(std::memory_order_acquire);
-    if (idle == nullptr) return;
-    drain_limbo(*idle);
-    empty_caches(*idle);
-    hand_over(*idle);
-  });
-  free_deferred(h);
-  empty_quarantine(h);  // again: some blocks may have waited for an idle lane
-  collect_recorded(h);  // and what that gave to other nodes
-  empty_caches(h);
-  for (const auto& arena : arenas) arena->trim();
-  extents.give_back_free();
 }
 
 void Heap::State::unclaim(PoolOffset block) {

@@ -99,6 +99,7 @@ struct Heap::State {
     return {near ? cache.take_near() : cache.take(), kClassBytes[c.value]};
   }
   Result<PoolOffset> refill(LaneHeap& h, ClassCache& cache, ClassId class_id, Kind kind);
+  Result<PoolOffset> take_elsewhere(const LaneHeap& h, ClassId class_id, Kind kind);
   Result<Block> reserve_in(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align,
                            bool near);
   Result<Block> reserve_extent(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align);

@@ -45,9 +45,11 @@ Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& fram
   const bool later = clean && s.wear == nullptr;
   if (!later) TENUTO_TRY(s.find_slabs(threads, report));
   heap->state_.read_.store(!later, std::memory_order_release);
-  lanes.set_take_segment([h = heap.get()](unsigned node) {
+  lanes.set_take_segment([h = heap.get()](unsigned node, bool there) {
     State& all = *h->state_;
-    return all.frames.get(kLaneSegmentOrder, node % all.numa.nodes());
+    const unsigned core = node % all.numa.nodes();
+    return there ? all.frames.get_there(kLaneSegmentOrder, core)
+                 : all.frames.get(kLaneSegmentOrder, core);
   });
   return heap;
 }

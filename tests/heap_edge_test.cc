@@ -211,6 +211,23 @@ TEST(HeapEdge, a_full_pool_finds_what_waits_for_an_idle_lane) {
   EXPECT_EQ(p.heap->malloc_to(2 * kMiB, *w[0]), Status::ok);
 }
 
+// A log needs a whole frame. In a full pool that may be one whose blocks wait in a thread's cache.
+TEST(HeapEdge, a_full_pool_has_a_frame_for_a_log_if_caches_hold_one) {
+  TempPath path("edge-log");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), fixed_size(16 * kMiB)), Status::ok);
+  auto w = words(p, 2000);
+  std::size_t made = 0;
+  while (made < w.size() && p.heap->malloc_to(15'000, *w[made]) == Status::ok) ++made;
+  ASSERT_LT(made, w.size()) << "it is full";
+  EXPECT_EQ(p.heap->take_log_frame().error(), Status::full);
+  for (std::size_t i = 0; i < 12; ++i) ASSERT_EQ(p.heap->free_from(*w[i]), Status::ok);
+  const Result<PoolOffset> frame = p.heap->take_log_frame();
+  ASSERT_TRUE(frame);
+  p.heap->put_log_frame(*frame);
+  EXPECT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+}
+
 // Each core has slabs of its own. What is free in the slabs of another one serves a full pool.
 TEST(HeapEdge, a_full_pool_finds_free_blocks_of_other_cores) {
   TempPath path("edge-cores");

@@ -41,6 +41,10 @@ TEST(kv_crash, long_separators_are_whole) {
 TEST(kv_crash, an_empty_leaf_goes_without_a_trace) {
   expect_sound(kv_unlink(), {{"leaf unlinked", "leaf is retired"}});
 }
+TEST(kv_crash, a_leaf_goes_before_the_heap_knows_its_blocks) {
+  expect_sound(kv_unlink_after_a_kill(), {{"leaf unlinked", "leaf is retired"},
+                                          {"frames given back", "frames handed out again"}});
+}
 TEST(kv_crash, a_batch_is_there_or_not) {
   expect_sound(kv_batches(), {{"new leaf", "chain link"}});
 }

@@ -3,6 +3,7 @@
 #include "heap/heap.h"
 #include "heap/heap_state.h"
 #include "pm/metadata_key.h"
+#include "pm/plant.h"
 
 namespace TENUTO_NS::heap {
 
@@ -10,8 +11,15 @@ Result<PoolOffset> Heap::take_log_frame() {
   const pm::MetadataOpen rights;
   TENUTO_TRY(state_->file.writable());
   FrameSource& frames = state_->frames;
-  Result<PoolOffset> frame =
-      frames.get(frame::kOrderSlab, state_->numa.on() ? state_->mine().core : 0);
+  const auto get = [&] {
+    return frames.get(frame::kOrderSlab, state_->numa.on() ? state_->mine().core : 0);
+  };
+  Result<PoolOffset> frame = get();
+  const bool full = !frame && frame.error() == Status::full;
+  if (full && !TENUTO_PLANT("heap_log_frame_gives_up")) {
+    state_->scavenge(state_->mine());
+    frame = get();
+  }
   if (!frame) return frame;
   const Status s = state_->file.protect(*frame, kSlabBytes, nullptr);
   if (s == Status::ok) return frame;

@@ -8,6 +8,7 @@
 
 #include "support/crash_scale.h"
 #include "support/explored_medium.h"
+#include "support/pool_image.h"
 #include "tenuto/transaction.h"
 
 namespace tenuto::test {
@@ -111,7 +112,9 @@ void KvCrash::setup(const std::string& path) const {
   for (const auto& [key, value] : all) ASSERT_EQ(store->put(key, value), Status::ok);
   for (const auto& [key, value] : erased_) ASSERT_EQ(store->erase(key), Status::ok);
   if (!failed_.empty()) fail_a_commit(*store, failed_);
+  const Bytes open = killed_ ? read_image(path) : Bytes();
   ASSERT_EQ(store->close(), Status::ok);
+  if (killed_) write_image(path, open);
 }
 
 void KvCrash::workload(CrashContext& c) {
@@ -259,6 +262,12 @@ KvCrash kv_unlink() {
   script.push_back({{keys[2 * kLeafSlots - 1], std::nullopt}});
   script.push_back({{keys[kLeafSlots + 3], "back"}});
   return {before, script};
+}
+
+KvCrash kv_unlink_after_a_kill() {
+  KvCrash c = kv_unlink();
+  c.begin_after_a_kill();
+  return c;
 }
 
 KvCrash kv_batches() {

@@ -37,6 +37,9 @@ class KvCrash {
   // The store is closed and opened again after each step.
   void close_after_each_step() { closes_ = true; }
 
+  // The workload begins with a store that nobody closed.
+  void begin_after_a_kill() { killed_ = true; }
+
   // These records were put and erased before the workload.
   void erase_in_setup(Records records) { erased_ = std::move(records); }
 
@@ -59,6 +62,7 @@ class KvCrash {
   bool create_ = false;
   bool bulk_ = false;
   bool closes_ = false;
+  bool killed_ = false;
   Records model_;
   const KvStep* step_ = nullptr;
 };
@@ -84,6 +88,8 @@ KvCrash kv_append_split();
 KvCrash kv_long_separators();
 // The second of three leaves becomes empty and is unlinked.
 KvCrash kv_unlink();
+// The same after a kill: erases and the unlink come before anything needs the heap.
+KvCrash kv_unlink_after_a_kill();
 // Batches over several leaves, with splits, updates, erases and a leaf that they empty.
 KvCrash kv_batches();
 // An image of the leaves is left by closes and used by opens, with writes in between.

@@ -244,14 +244,7 @@ TEST_F(HeapUnmarkedTest, damage_of_a_slot_is_told_by_the_first_call_that_needs_i
 TEST_F(HeapUnmarkedTest, a_child_of_a_fork_leaves_it) {
   killed_store();
   Store s = opened();
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    const bool refused = s.put(key_of(7), "child") == Status::forked && s.close() == Status::forked;
-    ::_exit(refused ? 0 : 1);
-  }
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  EXPECT_EQ(status, 0);
+  expect_refused_in_a_child(s);
   expect_whole(s);
   EXPECT_EQ(s.put(key_of(7), value_of(7)), Status::ok);
   expect_valid(s);

@@ -191,14 +191,7 @@ TEST_F(HeapUnreadTest, a_kill_before_and_after_it_loses_nothing) {
 TEST_F(HeapUnreadTest, a_child_of_a_fork_leaves_it_unread) {
   closed_store();
   Store s = opened();
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    const bool refused = s.put(key_of(7), "child") == Status::forked && s.close() == Status::forked;
-    ::_exit(refused ? 0 : 1);
-  }
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  EXPECT_EQ(status, 0);
+  expect_refused_in_a_child(s);
   EXPECT_EQ(s.put(key_of(7), "parent"), Status::ok);
   expect_get(s, "parent");
 }

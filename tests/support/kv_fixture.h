@@ -2,6 +2,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <string>
@@ -37,6 +39,17 @@ class KvFixture : public testing::Test {
   static void expect_valid(const Store& s) {
     Report r;
     EXPECT_EQ(s.validate(&r), Status::ok) << r.text();
+  }
+  static void expect_refused_in_a_child(Store& s) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      const bool refused =
+          s.put(key_of(7), "child") == Status::forked && s.close() == Status::forked;
+      ::_exit(refused ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    EXPECT_EQ(status, 0);
   }
   // The keys from the iterator's place to its end.
   static Keys keys(Iterator& it) {

@@ -2,9 +2,9 @@
 //
 // Authoritative: the valid copy with the higher sequence. A write goes to the other copy, so a torn
 // write damages only the older one. After that the state in the damaged copy is unknown. So
-// recovery runs, and a journal counts if its ids fit. The next write to the damaged copy has a
-// sequence that no write to it had: if it is torn as well, its words must not complete the earlier
-// one, which may have said `clean`.
+// recovery runs, and a journal counts if its ids fit. The next write to the damaged copy has
+// another sequence than a torn close can have: if it is torn as well, its words must not complete
+// that close.
 //
 // An upgrade is one step, too: the write of the first superblock of the new layout. The old copy
 // that version 0.1 could still read is overwritten right after it. Otherwise version 0.1 would open

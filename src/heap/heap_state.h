@@ -71,6 +71,7 @@ struct Heap::State {
   };
   std::vector<std::unique_ptr<const Marks>> marks_later;
   std::vector<PartToMark> to_mark;  // of these
+  bool extents_built = false;
   bool slabs_finished = false;
   std::mutex log_frames_mu;
   std::vector<PoolOffset> log_frames;           // from own_log_frame

@@ -151,16 +151,16 @@ Status Heap::finish_recovery(Report* report) {
   return Status::ok;
 }
 
-// If an allocation fails, this begins again: a part is marked once, the extents and finish_slabs
-// need memory at their beginning alone, and own_frames names all frames anew.
+// If an allocation fails, this begins again: a part is marked once, the extents are built once and
+// the slabs finished once, as both need memory at their beginning alone, and own_frames names all
+// frames anew.
 Status Heap::State::end_recovery(Report* report) {
   Status marked = mark_parts(read_threads, report);
   if (marked == Status::io) marked = mark_parts(1, report);  // the system had no thread
   TENUTO_TRY(marked);
-  if (!slabs_finished) {
-    TENUTO_TRY(extents.build(!clean, report));
-    TENUTO_TRY(finish_slabs(report));
-  }
+  if (!extents_built) TENUTO_TRY(extents.build(!clean, report));
+  extents_built = true;
+  if (!slabs_finished) TENUTO_TRY(finish_slabs(report));
   slabs_finished = true;
   if (!clean) TENUTO_TRY(own_frames(report));
   if (wear != nullptr) read_wear_tables();

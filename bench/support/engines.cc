@@ -53,6 +53,16 @@ constexpr EngineKind volatile_kind(const char* name, std::unique_ptr<Engine> (*m
           .is_volatile = true};
 }
 
+constexpr EngineKind fptree_kind(const char* name, std::unique_ptr<Engine> (*make)(),
+                                 std::string (*settings)(const EngineOptions&)) {
+  return {.name = name,
+          .make = make,
+          .settings = settings,
+          .file_writes_are_all = false,
+          .has_media = true,
+          .writes_after_reopen = false};
+}
+
 constexpr std::array kKinds = {
     EngineKind{"tenuto", make_tenuto, tenuto_settings, false, true, true},
 #ifdef TENUTO_PEER_ROCKSDB
@@ -71,11 +81,10 @@ constexpr std::array kKinds = {
 #ifdef TENUTO_PEER_SQLITE3
     EngineKind{"sqlite", make_sqlite, sqlite_settings, true},
 #endif
-    EngineKind{"fptree-tenuto", make_fptree_tenuto, fptree_tenuto_settings, false, true, true},
-    EngineKind{"fptree-tenuto-v", make_fptree_tenuto_versioned, fptree_tenuto_versioned_settings,
-               false, true, true},
+    fptree_kind("fptree-tenuto", make_fptree_tenuto, fptree_tenuto_settings),
+    fptree_kind("fptree-tenuto-v", make_fptree_tenuto_versioned, fptree_tenuto_versioned_settings),
 #ifdef TENUTO_PEER_PMEMOBJ
-    EngineKind{"fptree-pmdk", make_fptree_pmdk, fptree_pmdk_settings, false, true, true},
+    fptree_kind("fptree-pmdk", make_fptree_pmdk, fptree_pmdk_settings),
 #endif
 #ifdef TENUTO_PEER_ABSL
     volatile_kind("volatile-btree", make_absl_btree, absl_btree_settings),

@@ -38,8 +38,8 @@ std::string first_key(const Records& records) {
 // Opens the engine and reads one existing record. A user waits for both, so both are timed. Then it
 // writes a record whose key no other has, and erases it: what an open leaves to the first write
 // shows there.
-bool timed_open(Engine& engine, const EngineOptions& options, const Records& records,
-                OpenTime& to) {
+bool timed_open(Engine& engine, const EngineKind& kind, const EngineOptions& options,
+                const Records& records, OpenTime& to) {
   const std::string key = first_key(records);
   const std::string other(records.key_bytes_max(), '\xff');
   const std::string small(8, 'w');
@@ -51,6 +51,7 @@ bool timed_open(Engine& engine, const EngineOptions& options, const Records& rec
   if (session->read(key, value)) session->release();
   to.first_get_ms = milliseconds_since(opened);
   to.ms = milliseconds_since(start);
+  if (!kind.writes_after_reopen) return true;
   const std::uint64_t got = ticks();
   if (!session->write(other, small)) return false;
   to.first_write_ms = milliseconds_since(got);
@@ -116,7 +117,7 @@ int whole_turn(const EngineKind& kind, const EngineOptions& options, const Cours
   if (kind.is_volatile) return 0;
   out.close_ms = milliseconds_since(closing);
   const std::unique_ptr<Engine> again = kind.make();
-  if (!timed_open(*again, options, *course.records, out.open)) {
+  if (!timed_open(*again, kind, options, *course.records, out.open)) {
     return fail_turn(out, "open after a clean close", again->error());
   }
   if (!again->close()) return fail_turn(out, "second close", again->error());
@@ -147,7 +148,7 @@ std::int64_t writes_until(const Phase& phase, std::uint32_t latest) {
 int open_after_kill(const EngineKind& kind, const EngineOptions& options, const Course& course,
                     std::uint64_t done, TurnResult& out) {
   const std::unique_ptr<Engine> engine = kind.make();
-  if (!timed_open(*engine, options, *course.records, out.open_killed)) {
+  if (!timed_open(*engine, kind, options, *course.records, out.open_killed)) {
     return fail_turn(out, "open after SIGKILL", engine->error());
   }
   Expected expected(course.threads);
@@ -170,7 +171,7 @@ int open_after_kill(const EngineKind& kind, const EngineOptions& options, const 
   if (!engine->close()) return fail_turn(out, "close", engine->error());
   out.close_ms = milliseconds_since(closing);
   const std::unique_ptr<Engine> again = kind.make();
-  if (!timed_open(*again, options, *course.records, out.open) || !again->close()) {
+  if (!timed_open(*again, kind, options, *course.records, out.open) || !again->close()) {
     return fail_turn(out, "open after a clean close", again->error());
   }
   out.finished = true;

@@ -351,7 +351,7 @@ PoolStore::Standstill Collections::stand_still() {
 
 // REQUIRES: stand_still().
 Status Collections::validate(Report* report) {
-  Reached reached;
+  Reached reached(ground_.file.bytes());
   TENUTO_TRY(store::validate(*main_->tree, reached, report));
   if (catalog_ != nullptr) {
     TENUTO_TRY(store::validate(catalog_->tree(), reached, report));

@@ -4,10 +4,12 @@
 // thread writes or allocates meanwhile.
 #include "store/tree/check.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <optional>
 #include <string_view>
-#include <unordered_map>
+#include <tuple>
 
 #include "pm/plant.h"
 #include "store/tree/image.h"
@@ -43,10 +45,10 @@ class Tree::Check {
     }
     // Blocks that wait for readers are in use and rightly unreachable.
     tree_.garbage_.for_each([this](const Retired& item) {
-      if (item.what == Retired::What::block) reached_.emplace(item.word, false);
+      if (item.what == Retired::What::block) reached_.note({item.word});
     });
     tree_.versions_.for_each([this](const OldVersion& v) {
-      if (v.tree == &tree_ && v.record) reached_.emplace(v.record.value, false);
+      if (v.tree == &tree_ && v.record) reached_.note(v.record);
     });
     return Status::ok;
   }
@@ -58,12 +60,23 @@ class Tree::Check {
     return fail(Status::corrupt, report_, std::move(what), tree_.file_.where(at, "store"));
   }
 
+  struct KeyAt {
+    std::string_view key;
+    unsigned slot;
+    bool operator<(const KeyAt& other) const {
+      return std::tie(key, slot) < std::tie(other.key, other.slot);
+    }
+  };
+  static PoolOffset place_of_slot(PoolOffset leaf, unsigned slot) {
+    return leaf + kLineBytes + slot * sizeof(SlotWord);
+  }
+
   // Each block is reached once, and the heap has given it out.
   Status reach(PoolOffset block) {
     if (!tree_.heap_.find_taken(block, heap::Kind::derived)) {
       return damaged(block, "a reference leads to no block in use");
     }
-    if (!reached_.emplace(block.value, true).second) {
+    if (!reached_.note(block)) {
       return damaged(block, "a block is referred to twice");
     }
     return Status::ok;
@@ -83,10 +96,18 @@ class Tree::Check {
     if (!is_sound(leaf.head.next)) return damaged(at, "a leaf's link is damaged");
     if (bitmap_of(leaf) != shadow.used_slots())
       return damaged(at, "a leaf and its shadow disagree");
-    std::unordered_map<std::string_view, unsigned> keys;
+    std::array<KeyAt, kSlots> keys;
+    std::size_t count = 0;
     for (std::uint64_t used = bitmap_of(leaf); used != 0; used &= used - 1) {
       const auto slot = static_cast<unsigned>(std::countr_zero(used));
-      TENUTO_TRY(check_slot(shadow, slot, at, sep, end, keys));
+      TENUTO_TRY(check_slot(shadow, slot, at, sep, end, keys[count]));
+      count += 1;
+    }
+    std::sort(keys.begin(), keys.begin() + count);
+    for (std::size_t i = 1; i < count; ++i) {
+      if (keys[i].key == keys[i - 1].key) {
+        return damaged(place_of_slot(at, keys[i].slot), "a key stands twice");
+      }
     }
     return check_order(shadow, at);
   }
@@ -116,10 +137,10 @@ class Tree::Check {
   }
 
   Status check_slot(const ShadowLeaf& shadow, unsigned slot, PoolOffset at, const std::string& low,
-                    const std::string* end, std::unordered_map<std::string_view, unsigned>& keys) {
+                    const std::string* end, KeyAt& key) {
     const Leaf& leaf = *shadow.leaf;
     const SlotWord word = leaf.slot[slot];
-    const PoolOffset where = at + kLineBytes + slot * sizeof(SlotWord);
+    const PoolOffset where = place_of_slot(at, slot);
     if (!word.sound()) return damaged(where, "a slot's word is damaged");
     if (word.raw != shadow.word(slot).raw) return damaged(where, "a slot and its shadow disagree");
     Record record;
@@ -143,13 +164,13 @@ class Tree::Check {
     if (record.key < low || (end != nullptr && !(record.key < *end))) {
       return damaged(where, "a key stands in the wrong leaf");
     }
-    if (!keys.emplace(record.key, slot).second) return damaged(where, "a key stands twice");
     if (tree_.order_ == KeyOrder::u64 && record.key.size() != sizeof(U64Key)) {
       return damaged(where, "a key of a u64 store has not 8 bytes");
     }
     if (!tree_.index_.leads_to(record.key, &shadow)) {
       return damaged(where, "the index leads a key to another leaf");
     }
+    key = {record.key, slot};
     return Status::ok;
   }
 
@@ -160,7 +181,7 @@ class Tree::Check {
 
 void Tree::Check::note_all() const {
   const auto note = [&](PoolOffset block) {
-    if (block) reached_.emplace(block.value, false);
+    if (block) reached_.note(block);
   };
   tree_.index_.for_each([&](ShadowLeaf* shadow, std::string_view) {
     for (std::uint64_t used = shadow->used_slots(); used != 0; used &= used - 1) {
@@ -191,16 +212,16 @@ Status check_heap(const Ground& ground, const Reached& reached, Report* report) 
   std::uint64_t taken = 0;
   ground.heap.for_each(heap::Kind::derived, [&](PoolOffset o, std::uint64_t) {
     taken += 1;
-    if (status == Status::ok && !reached.contains(o.value)) {
+    if (status == Status::ok && !reached.has(o)) {
       status = fail(Status::corrupt, report,
                     "a block of the store is in use and nothing refers to it (leak)",
                     ground.file.where(o, "store"));
     }
   });
   TENUTO_TRY(status);
-  if (taken != reached.size()) {
+  if (taken != reached.blocks()) {
     return fail(Status::corrupt, report, "the heap and the store count differently",
-                ground.file.path(), std::to_string(reached.size()), std::to_string(taken));
+                ground.file.path(), std::to_string(reached.blocks()), std::to_string(taken));
   }
   return Status::ok;
 }

@@ -2,14 +2,38 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 
+#include "heap/block_marks.h"
+#include "pm/no_memory.h"
 #include "store/tree/tree.h"
 
 namespace TENUTO_NS::store {
 
-// Blocks of the pool: offset -> reachable, not only retired.
-using Reached = std::unordered_map<std::uint64_t, bool>;
+// The blocks that the trees of a pool reach, those included that only wait for readers. A bit for
+// each 16 bytes of the pool.
+class Reached {
+ public:
+  // Throws bad_alloc. REQUIRES: the pool does not grow meanwhile.
+  explicit Reached(std::uint64_t pool_bytes) : pool_bytes_(pool_bytes), marks_(pool_bytes) {
+    if (!marks_.there()) pm::throw_bad_alloc();
+  }
+
+  // False: it was noted before.
+  bool note(PoolOffset block) {
+    if (block.value >= pool_bytes_) return true;  // damage: the heap will miss it
+    const bool first = marks_.set(block);
+    blocks_ += first ? 1 : 0;
+    return first;
+  }
+  // REQUIRES: a block of the pool.
+  bool has(PoolOffset block) const { return marks_.has(block); }
+  std::uint64_t blocks() const { return blocks_; }
+
+ private:
+  const std::uint64_t pool_bytes_;
+  heap::BlockMarks marks_;
+  std::uint64_t blocks_ = 0;
+};
 
 // Checks the tree and notes the blocks that it reaches. REQUIRES: no thread writes meanwhile.
 Status validate(const Tree& tree, Reached& reached, Report* report);

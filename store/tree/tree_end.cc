@@ -116,7 +116,7 @@ void Tree::End::give_all_back() {
 void Tree::End::note(Reached& reached) const {
   note_dropped(tree_, reached);
   for (const OldVersion* v = forgotten_; v != nullptr; v = v->after) {
-    if (v->record) reached.emplace(v->record.value, false);
+    if (v->record) reached.note(v->record);
   }
 }
 

@@ -73,10 +73,14 @@ void ShadowLeaves::set_empty(ShadowLeaf& shadow) const {
   shadow.version.store(with_words_ ? ShadowLeaf::kHasWords : 0, std::memory_order_relaxed);
 }
 
-ShadowLeaf& ShadowLeaves::fresh(PoolOffset leaf) {
+ShadowLeaf& ShadowLeaves::place_of(PoolOffset leaf) {
   skew_.store(static_cast<std::uint32_t>(leaf.value % sizeof(Leaf)), std::memory_order_relaxed);
   cover(leaf);
-  ShadowLeaf& shadow = of(leaf);
+  return of(leaf);
+}
+
+ShadowLeaf& ShadowLeaves::fresh(PoolOffset leaf) {
+  ShadowLeaf& shadow = place_of(leaf);
   set_empty(shadow);
   shadow.leaf = file_.at<Leaf>(leaf);
   return shadow;
@@ -85,7 +89,7 @@ ShadowLeaf& ShadowLeaves::fresh(PoolOffset leaf) {
 void ShadowLeaves::clear(ShadowLeafWithWords& shadow) const { set_empty(shadow); }
 
 ShadowLeaf& ShadowLeaves::put(const ShadowLeafWithWords& filled) {
-  ShadowLeaf& shadow = fresh(file_.offset_of(filled.leaf));
+  ShadowLeaf& shadow = place_of(file_.offset_of(filled.leaf));
   copy_words(&shadow, &filled, bytes_each());
   return shadow;
 }

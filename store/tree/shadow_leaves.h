@@ -97,6 +97,7 @@ class ShadowLeaves {
   }
   std::size_t table_bytes() const;
   void make_group(PoolOffset leaf);
+  ShadowLeaf& place_of(PoolOffset leaf);
   void set_empty(ShadowLeaf& shadow) const;
 
   const pm::PoolFile& file_;

@@ -31,11 +31,6 @@ class KvCompactTest : public test::KvFixture {
  protected:
   static constexpr std::uint64_t kSeed = 20'261'121;
 
-  std::uint64_t disk_bytes() const {
-    struct stat st {};
-    return ::stat(path_.str().c_str(), &st) == 0 ? static_cast<std::uint64_t>(st.st_blocks) * 512
-                                                 : 0;
-  }
   static std::string value(int n, std::size_t bytes) {
     return std::to_string(n) + std::string(bytes, static_cast<char>('a' + n % 26));
   }

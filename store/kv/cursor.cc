@@ -73,6 +73,7 @@ bool Cursor::begin() {
 bool Cursor::pin() {
   if (pinned_ && TENUTO_PLANT("store_cursor_pins_once")) return true;
   slot_->pin();
+  loaded_in_ = slot_->pinned_epoch();
   leaf_.clear();
   tree_ = nullptr;
   pinned_ = true;
@@ -186,20 +187,22 @@ void Cursor::stand_backward(std::size_t i) {
   if (!positioned_) return leave();
 }
 
-// Near the end of the leaf: prefetches the next leaf, and kAhead steps later its records.
+// Near the end of the leaf: prefetches the next leaf, and kAhead steps later its records. To find
+// those it reads the leaf, so it must be pinned, and the leaf's block must not be free: a load
+// would fill a page that was given back (src/heap/holes.h). A thread that has done nothing but walk
+// has no slot to pin, and a prefetch should not wait for one.
 void Cursor::prefetch_beyond(std::size_t ahead) const {
   if (ahead < leaf_.size()) {
     tree_->leaves().prefetch(leaf_.words[ahead]);
-    if (ahead + kAhead == leaf_.size() && right_.next != nullptr)
-      tree_->leaves().prefetch_leaf(*right_.next);
-  } else if (right_.next != nullptr) {
-    tree_->leaves().prefetch_record_of(*right_.next, ahead - leaf_.size());
+    if (ahead + kAhead == leaf_.size()) tree_->leaves().prefetch_leaf(right_.next);
+  } else if (ahead == leaf_.size() && thread_epoch_slot != nullptr) {
+    const EpochGuard guard;
+    if (is_epoch_still(loaded_in_)) tree_->leaves().prefetch_records(right_.next, kAhead);
   }
 }
 // For an arrival at entry i of a leaf: all that prefetch_ahead() would have prefetched before.
 void Cursor::prefetch_from(std::size_t i) const {
-  if (i + 2 * kAhead > leaf_.size() && right_.next != nullptr)
-    tree_->leaves().prefetch_leaf(*right_.next);
+  if (i + 2 * kAhead > leaf_.size()) tree_->leaves().prefetch_leaf(right_.next);
   tree_->leaves().read_ahead(leaf_.words.data() + i, leaf_.size() - i);
   for (std::size_t n = std::min(i + kAhead, leaf_.size()); i < n; ++i) {
     tree_->leaves().prefetch(leaf_.words[i]);

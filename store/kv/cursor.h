@@ -135,9 +135,10 @@ class Cursor {
   std::size_t range_ = 0;                         // index in the transaction's reads.ranges
   const Tree* tree_ = nullptr;                    // while positioned
   // The loaded leaf.
-  UpperBound right_;         // upper bound of its keys
-  std::string left_;         // lower bound, inclusive
-  bool left_known_ = false;  // known to walks backwards and in transactions
+  std::uint64_t loaded_in_ = 0;  // epoch
+  UpperBound right_;             // upper bound of its keys
+  std::string left_;             // lower bound, inclusive
+  bool left_known_ = false;      // known to walks backwards and in transactions
   std::size_t at_ = 0;
   Record record_;  // at at_
   // The key that a move starts from, and the separator that it goes to; members for their memory.

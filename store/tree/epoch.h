@@ -74,6 +74,9 @@ struct alignas(kLineBytes) EpochSlot {
   void leave();
   // Does not nest. Pins the current epoch, whether the slot was pinned, at rest, or neither.
   void pin();
+  std::uint64_t pinned_epoch() const {  // REQUIRES: pinned, by the caller
+    return state.load(std::memory_order_relaxed);
+  }
   // From here on others may free what `places` does not name. REQUIRES: pinned; the words of
   // `places` do not change until the slot is pinned again or let go.
   void rest(HeldPlaces places);
@@ -125,6 +128,13 @@ class EpochGuard {
  private:
   EpochSlot& slot_;
 };
+
+// For a pinned thread that has a pointer from an earlier pin, of `epoch`, and pinned nothing since.
+// True: what it leads to is not used again before the thread leaves. Since the epoch has not ended,
+// nothing unlinked in it or later was freed, and whoever ends it from now on finds the pin.
+inline bool is_epoch_still(std::uint64_t epoch) {
+  return global_epoch.load(std::memory_order_seq_cst) == epoch;
+}
 
 // For memory that is unlinked as a whole. Call it after the unlinking: ends the epoch and returns
 // it.

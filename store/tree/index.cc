@@ -44,10 +44,7 @@ Place Index::locate(std::string_view key, Aim aim, UpperBound* upper) const {
           upper->bounded = bound_node != nullptr;
           upper->key.clear();
           if (bound_node != nullptr) bound_node->append_separator(bound, upper->key);
-          void* const next = bound_node == n ? n->child(bound + 1) : nullptr;
-          const bool unmade = UnmadeLeaf::is(next);
-          if (unmade) maker_->prefetch(UnmadeLeaf::of(next));
-          upper->next = unmade ? nullptr : static_cast<ShadowLeaf*>(next);
+          upper->next = bound_node == n ? n->child(bound + 1) : nullptr;
         }
         return {leaf, v};
       }

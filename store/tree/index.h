@@ -65,7 +65,7 @@ struct Place {
 struct UpperBound {
   bool bounded = false;
   std::string key;
-  const ShadowLeaf* next = nullptr;  // a hint: the next leaf, if it is known at no cost
+  const void* next = nullptr;  // a hint: the next leaf (Node::child), if it is known at no cost
 };
 
 // Nodes above leaves that no index shows yet.

@@ -12,6 +12,7 @@
 #include "pm/plant.h"
 #include "store/tree/key_sort.h"
 #include "store/tree/leaf.h"
+#include "store/tree/unmade.h"
 
 namespace TENUTO_NS::store {
 
@@ -312,10 +313,40 @@ Status LeafReader::words_sound(const ShadowLeaf& shadow) const {
   return Status::ok;
 }
 
-void LeafReader::prefetch_record_of(const ShadowLeaf& shadow, std::size_t rank) const {
-  if (rank >= kSlots || shadow.slots_in_order() == 0) return;
-  const unsigned slot = shadow.ordered_slot(static_cast<unsigned>(rank));
-  if (slot < kSlots) prefetch(shadows_.word_hint(shadow, slot));
+void LeafReader::prefetch_leaf(const void* child) const {
+  if (child == nullptr) return;
+  const UnmadeLeaf unmade = UnmadeLeaf::of(child);
+  if (!UnmadeLeaf::is(child)) return prefetch_leaf(*static_cast<const ShadowLeaf*>(child));
+  for (std::size_t line = 0; line < sizeof(Leaf); line += kLineBytes) {
+    __builtin_prefetch(file_.at<char>(unmade.at() + line));
+  }
+}
+
+void LeafReader::prefetch_records(const void* child, unsigned count) const {
+  if (child == nullptr) return;
+  const auto prefetch_keys = [this](std::uint64_t used, const auto& word) {
+    for (; used != 0; used &= used - 1) {
+      prefetch_key(file_, word(static_cast<unsigned>(std::countr_zero(used))).record());
+    }
+  };
+  if (UnmadeLeaf::is(child)) {
+    if (file_.on_disk()) return;  // it may have to be read
+    const Leaf& leaf = *file_.at<Leaf>(UnmadeLeaf::of(child).at());
+    return prefetch_keys(bitmap_of(leaf) & kBitmapMask,
+                         [&](unsigned slot) { return read_word(leaf.slot[slot]); });
+  }
+  const auto& shadow = *static_cast<const ShadowLeaf*>(child);
+  const ShadowLeaf::Words words = shadow.words();
+  const std::uint64_t used = shadow.used_slots();
+  const std::uint64_t known = used & shadow.slots_in_order();
+  if (known != used) return prefetch_keys(used, [&](unsigned slot) { return words[slot]; });
+  for (unsigned i = 0; i < kSlots && count > 0; ++i) {
+    const unsigned slot = shadow.ordered_slot(i);
+    if (slot >= kSlots) break;
+    if ((known >> slot & 1) == 0) continue;
+    prefetch(words[slot]);
+    count -= 1;
+  }
 }
 
 // --- separators and links ------------------------------------------------------------------------

@@ -132,10 +132,13 @@ class LeafReader {
   void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
   // Whether all slot words in use are sound. REQUIRES: the leaf is locked.
   Status words_sound(const ShadowLeaf& shadow) const;
-  // Prefetch a leaf that a walk may come to soon; later, when that is in the cache, one of its
-  // first records. What they see is a hint: the leaf may have ended.
+  // Prefetches a leaf that a walk comes to, or will come to soon (UpperBound::next).
   void prefetch_leaf(const ShadowLeaf& shadow) const { shadows_.prefetch(shadow); }
-  void prefetch_record_of(const ShadowLeaf& shadow, std::size_t rank) const;
+  void prefetch_leaf(const void* child) const;
+  // Later, when that is in the cache: the leaf's first records, or, if its order is not known, the
+  // keys of all, which a walk will sort. REQUIRES: the leaf was linked in an epoch that has not
+  // ended, and the thread is pinned.
+  void prefetch_records(const void* child, unsigned count) const;
 
   // Notes the damage in the log and turns the pool read-only. corrupt | io.
   Status damaged(PoolOffset at, const char* what) const;

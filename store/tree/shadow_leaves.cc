@@ -3,23 +3,11 @@
 #include <sys/mman.h>
 
 #include <bit>
+#include <cstring>
 
 #include "pm/no_memory.h"
 
 namespace TENUTO_NS::store {
-
-namespace {
-
-// null: zeros. Atomic, because threads look at a leaf that has ended for prefetches (word_hint).
-void copy_words(void* to, const void* from, std::size_t bytes) {
-  using Word [[gnu::may_alias]] = std::uint64_t;
-  auto* const out = static_cast<Word*>(to);
-  const auto* const in = static_cast<const Word*>(from);
-  for (std::size_t i = 0; i < bytes / sizeof(Word); ++i) {
-    __atomic_store_n(&out[i], in == nullptr ? 0 : in[i], __ATOMIC_RELAXED);
-  }
-}
-}  // namespace
 
 // A small store should not pay for a large page.
 ShadowLeaves::ShadowLeaves(const pm::PoolFile& file)
@@ -68,7 +56,7 @@ void ShadowLeaves::make_group(PoolOffset leaf) {
 }
 
 void ShadowLeaves::set_empty(ShadowLeaf& shadow) const {
-  copy_words(&shadow, nullptr, sizeof(ShadowLeaf));
+  std::memset(static_cast<void*>(&shadow), 0, sizeof(ShadowLeaf));
   shadow.set_order(nullptr, 0);
   shadow.version.store(with_words_ ? ShadowLeaf::kHasWords : 0, std::memory_order_relaxed);
 }
@@ -90,7 +78,7 @@ void ShadowLeaves::clear(ShadowLeafWithWords& shadow) const { set_empty(shadow);
 
 ShadowLeaf& ShadowLeaves::put(const ShadowLeafWithWords& filled) {
   ShadowLeaf& shadow = place_of(file_.offset_of(filled.leaf));
-  copy_words(&shadow, &filled, bytes_each());
+  std::memcpy(static_cast<void*>(&shadow), &filled, bytes_each());
   return shadow;
 }
 

@@ -72,13 +72,6 @@ class ShadowLeaves {
     __builtin_prefetch(shadow.order);
     prefetch_words(shadow);
   }
-  // A slot word for a prefetch of its record, from a thread that is not pinned: the leaf may have
-  // ended. Only words of the shadow leaf's own; else 0. A load from the leaf would fill its page,
-  // if that was given back meanwhile (src/heap/holes.h).
-  SlotWord word_hint(const ShadowLeaf& shadow, unsigned slot) const {
-    if (!with_words_) return {};
-    return {__atomic_load_n(&words_hint(shadow)[slot].raw, __ATOMIC_RELAXED)};
-  }
 
  private:
   static constexpr std::uint64_t kUnitBytes = 64u << 10;

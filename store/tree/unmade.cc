@@ -41,7 +41,7 @@ const char* LeafMaker::read(UnmadeLeaf unmade, ShadowLeaf& shadow) const {
 }
 
 const char* LeafMaker::fill(UnmadeLeaf unmade, ShadowLeafWithWords& shadow) const {
-  prefetch(unmade);
+  leaves_.prefetch_leaf(unmade.child());
   shadows_.cover(unmade.at());
   shadows_.clear(shadow);
   shadow.set_leaf(*file_.at<Leaf>(unmade.at()));

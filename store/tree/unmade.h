@@ -74,12 +74,6 @@ class LeafMaker {
   ShadowLeaves& shadows() const { return shadows_; }
   // Says what fill() found, if that is damage. The pool is read-only from then on.
   void note(UnmadeLeaf leaf, const char* damage) const;
-  // The lines that fill() will read.
-  void prefetch(UnmadeLeaf leaf) const {
-    for (std::size_t line = 0; line < sizeof(Leaf); line += kLineBytes) {
-      __builtin_prefetch(file_.at<char>(leaf.at() + line));
-    }
-  }
   // Asks for all of these leaves at once, if they may be on a disk.
   void read_ahead(std::span<const PoolOffset> leaves) const {
     if (file_.on_disk()) file_.read_ahead(leaves.data(), leaves.size());

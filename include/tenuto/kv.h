@@ -173,7 +173,7 @@ class TENUTO_API Store : public Collection {
 
   // Checks the whole store: order, record checksums, and the heap (each allocated block is
   // reachable once). Calls that make, drop or compact collections wait meanwhile. REQUIRES: no
-  // thread writes records. ok | corrupt | io | closed.
+  // thread writes records. Takes DRAM: at most 1/128 of the pool. ok | corrupt | io | closed.
   Status validate(Report* report = nullptr) const;
 
   StoreStats stats() const;

@@ -228,33 +228,6 @@ TEST(HeapEdge, a_full_pool_has_a_frame_for_a_log_if_caches_hold_one) {
   EXPECT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
 }
 
-// Each core has slabs of its own. What is free in the slabs of another one serves a full pool.
-TEST(HeapEdge, a_full_pool_finds_free_blocks_of_other_cores) {
-  TempPath path("edge-cores");
-  PoolParts p;
-  ASSERT_EQ(p.create(path.str(), fixed_size(16 * kMiB)), Status::ok);
-  constexpr std::size_t kWords = 12000;
-  auto w = words(p, kWords);
-  std::size_t made = 0;
-  while (made < kWords && p.heap->malloc_to(2048, *w[made]) == Status::ok) ++made;
-  ASSERT_LT(made, kWords) << "it is full";
-  // Every slab keeps half of its blocks.
-  std::size_t freed = 0;
-  for (std::size_t i = 0; i < made; i += 2, ++freed) {
-    ASSERT_EQ(p.heap->free_from(*w[i]), Status::ok);
-  }
-  p.heap->empty_cache();
-  std::size_t again = 0;
-  const LivingThread on_another_core([&] {
-    for (std::size_t i = 0; i < made; i += 2) {
-      if (p.heap->malloc_to(2048, *w[i]) != Status::ok) break;
-      again += 1;
-    }
-  });
-  EXPECT_EQ(again, freed);
-  EXPECT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
-}
-
 // The same while that thread is alive: then only that thread can end the wait.
 // On medium cache no destination is pending when a call has returned.
 class Pending : public testing::TestWithParam<Medium> {};

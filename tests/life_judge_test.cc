@@ -62,13 +62,12 @@ Op scan_of_snapshot(std::uint64_t at, const Pairs& records) {
 }
 
 // Judges the calls. It adds another open, which shows the same as the last look.
-std::string judged(std::vector<Op> ops) {
+std::string judged(std::vector<Op> ops, const Story& story = at_once()) {
   Op last = ops.back();
   last.invoke = 52;
   last.returned = 53;
   ops.push_back(open(50));
   ops.push_back(std::move(last));
-  const Story story = at_once();  // the judge keeps a reference to it
   Judge judge(story);
   return judge.judge(std::move(ops));
 }
@@ -83,6 +82,19 @@ std::string judge_snapshot_beside_batch(const Pairs& shown, bool looks_between) 
   ops.push_back(scan_of_snapshot(30, shown));
   ops.push_back(look(40, kBatch));
   return judged(std::move(ops));
+}
+
+// A put that says `full`, and then a look.
+TEST(life_judge_test, a_pool_that_is_not_full_says_so_only_for_want_of_memory) {
+  for (const bool refused : {false, true}) {
+    for (const Pairs& shown : {Pairs{}, Pairs{{1, tag(1)}}}) {
+      Op put = call(Verb::put, 0, 10, 11, {0, 1, tag(1), 0, 0});
+      put.status = static_cast<std::uint64_t>(Status::full);
+      put.refused = refused;
+      const bool right = judged({open(1), look(3, {}), put, look(20, shown)}, Story()).empty();
+      EXPECT_EQ(right, refused && shown.empty());
+    }
+  }
 }
 
 // An erase_range that begins at the first key has no key.

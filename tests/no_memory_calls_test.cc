@@ -2,10 +2,12 @@
 // objects, calls that describe the store, a thread's first call. The call is done or not done.
 // Nothing is lost or stays locked, and the call can be made again.
 #include <new>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "support/no_memory_fixture.h"
+#include "tenuto/actions.h"
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
 #include "tenuto/tx.h"
@@ -347,6 +349,14 @@ TEST_F(NoMemoryCallsTest, a_threads_first_calls) {
   });
   in_a_thread([&] { (void)s_->pool().run([](Transaction&) { return Status::ok; }); });
   in_a_thread([&] { (void)s_->collection("b" + std::to_string(n++)); });
+  // The end of the actions cancels what was reserved, and may not throw.
+  in_a_thread([&] { (void)Actions(s_->pool()).reserve(100); });
+  std::optional<Actions> of_another;
+  const auto reserve = [&] {
+    of_another.emplace(s_->pool());
+    ASSERT_TRUE(of_another->reserve(100));
+  };
+  in_a_thread([&] { of_another.reset(); }, reserve);
 }
 
 // A drop frees what other threads wrote, and nothing twice.

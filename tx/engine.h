@@ -57,6 +57,13 @@ class Engine {
     return txn != nullptr ? *txn : make(lane);
   }
 
+  // Whether the calling thread's transaction, if it has one, allocated the block. Makes none: what
+  // only gives a block back needs no memory for it.
+  bool allocated(PoolOffset block) {
+    Txn* const txn = txns_[lanes_.mine().id.value].load(std::memory_order_acquire);
+    return txn != nullptr && txn->allocated(block);
+  }
+
   // Whether any thread has a transaction open.
   bool any_active() const;
 

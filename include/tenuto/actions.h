@@ -82,7 +82,8 @@ class TENUTO_API Actions {
   // all blocks are free again. Durable on return. Cost: three fences, and the lines of a
   // transaction with the same contents.
   Status publish();
-  // Gives the reserved blocks back and forgets the rest.
+  // Gives the reserved blocks back and forgets the rest. If this is the thread's first call on the
+  // pool, and memory is refused to it, the blocks stay reserved until the pool is opened again.
   void cancel() noexcept;
 
  private:

@@ -189,12 +189,13 @@ Status Heap::cancel(PoolOffset block) {
   const Result<Block> taken = find_taken(block, Kind::logged);
   if (!taken || find_allocated(block)) return Status::invalid_argument;
   TENUTO_TRY(check_canary(*taken));
+  LaneHeap& h = s.mine();  // may throw, and then nothing has changed
   // Of two threads that cancel it one succeeds.
   const SlabBlock b = s.slab_block(block);
   const bool mine = TENUTO_PLANT("heap_cancelled_by_two_threads") ||
                     (b ? b.slab->clear_reserved(b.index) : s.extents.cancel_reserved(block));
   if (!mine) return Status::invalid_argument;
-  s.retire(s.mine(), block);
+  s.retire(h, block);
   return Status::ok;
 }
 

@@ -1,5 +1,6 @@
 #include "tenuto/actions.h"
 
+#include "pm/no_memory.h"
 #include "store/pool/pool_impl.h"
 
 namespace TENUTO_NS {
@@ -61,8 +62,12 @@ Status Actions::publish() {
   return publish_in(tx);
 }
 
+// If this is the first call of its thread, and there is no memory for it, the blocks stay reserved
+// until the next open.
 void Actions::cancel() noexcept {
-  for (const Reserved& block : blocks_) static_cast<void>(pool_.cancel(block));
+  for (const Reserved& block : blocks_) {
+    static_cast<void>(pm::had_memory([&] { static_cast<void>(pool_.cancel(block)); }));
+  }
   blocks_.clear();
   sizes_.clear();
   values_.clear();

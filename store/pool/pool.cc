@@ -95,7 +95,7 @@ Status free_from_dest(PoolImpl* impl, Dest& dest, Report* report) {
 template <class Publish>
 Status run_publish(PoolImpl* impl, const Reserved& block, Report* report, const Publish& publish) {
   TENUTO_TRY(usable(impl));
-  const bool of_tx = impl->engine->mine().allocated(block.offset);
+  const bool of_tx = impl->engine->allocated(block.offset);
   const Status s = of_tx ? Status::invalid_argument
                          : publish(*impl->heap, heap::Block{block.offset, block.bytes});
   if (s != Status::ok) return impl->explain_reserved(s, block.offset, report);
@@ -221,7 +221,7 @@ Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options)
 
 Status Pool::cancel(const Reserved& block, Report* report) {
   TENUTO_TRY(usable(impl_.get()));
-  const bool of_tx = impl_->engine->mine().allocated(block.offset);
+  const bool of_tx = impl_->engine->allocated(block.offset);
   const Status s = of_tx ? Status::invalid_argument : impl_->heap->cancel(block.offset);
   return s == Status::ok ? s : impl_->explain_reserved(s, block.offset, report);
 }

@@ -41,7 +41,8 @@ class Actor {
   using Words = std::vector<std::uint64_t>;
   static constexpr std::uint64_t kNone = ~0ull;
 
-  // Runs f, which returns a Status, with the failure that is due. Returns kThrew if f threw.
+  // Runs f, which returns a Status, with the failure that is due. Returns kThrew if f threw, and
+  // says so (kRefused) if `full` is for want of memory.
   template <class F>
   std::uint64_t call(F&& f) {
     test::fail_allocation(fail_alloc_);
@@ -51,8 +52,9 @@ class Actor {
     } catch (const std::bad_alloc&) {
     }
     fail_alloc_ = test::allocations_left();
-    test::failed_allocation();
-    return status;
+    const bool failed = test::failed_allocation();
+    const bool full = status == static_cast<std::uint64_t>(Status::full);
+    return failed && full ? status | kRefused : status;
   }
   void begin(const Words& arguments) { record_.begin(verb_, number_, store_, arguments); }
   void end(std::uint64_t status, const Words& results = {}) { record_.end(status, results); }

@@ -70,6 +70,7 @@ bool Applying::refused(std::string& why) const {
     return true;
   }
   if (!op.is(Status::full)) return false;
+  if (op.refused) return true;
   // `full` is possible only if something fills the pool: its contents, or what handles hold.
   const bool held =
       rules.at_once || state.objects != nullptr || !state.snapshots.empty() ||

@@ -55,6 +55,7 @@ void Maker::draw_life(std::uint64_t seed, const Wanted& wanted) {
   static constexpr std::uint64_t kWear[] = {0, 0, 0, 1, 2, 3, 100};
   story_.wear = kWear[heap.below(7)];
   story_.side = heap.below(3) == 0 ? 1 : 0;
+  if (story_.unread != 0 && heap.below(2) == 0) story_.unread = 2;
   two_stores_ = one_in(6);
   hot_ = static_cast<std::uint64_t>(4 + below(60));
   near_ = static_cast<std::uint64_t>(below(kKeys / 2));
@@ -73,6 +74,7 @@ void Maker::draw_life(std::uint64_t seed, const Wanted& wanted) {
   draw_kind(wanted.kind);
   if (fond_[Group::kFiles] != 0) story_.side = 0;  // copies and rescues of one of two pools
   paths_ = paths_ && (wanted.without >> Group::kFiles & 1) == 0;
+  refuses_ = (wanted.without >> Group::kFaults & 1) == 0;
   for (unsigned g = 1; g < Group::kGroups; ++g) {
     if ((wanted.without >> g & 1) != 0) fond_[g] = 0;
   }
@@ -177,6 +179,7 @@ void Maker::open_again() {
     add(Verb::open, {0, story_.steps.back().a[1]});
   }
   if (two_stores_) add(Verb::open, {1, path()});
+  if (story_.unread != 0 && refuses_ && one_in(2)) first_fails();
 }
 
 void Maker::end() {
@@ -254,6 +257,16 @@ void Maker::files() {
     default:
       end_of_life();
       return open_again();
+  }
+}
+
+// Memory is refused to the first call that needs the heap after an open.
+void Maker::first_fails() {
+  add(Verb::fail_alloc, {1 + below(one_in(2) ? 8 : 40)});
+  const unsigned thread = thread_;
+  for (N i = below(3); i >= 0; --i) {
+    one_in(8) ? transaction() : one_in(8) ? upkeep() : one_in(3) ? objects() : write();
+    story_.steps.back().thread = thread;
   }
 }
 

@@ -128,6 +128,7 @@ class Maker {
   void end_of_life();
   void files();
   void fault();
+  void first_fails();
 
   // For some steps, most calls use the same things, as the calls of a program do, so that they
   // meet. The maker remembers which handles are open, so that few steps find an empty slot.
@@ -155,7 +156,7 @@ class Maker {
   std::uint64_t slots_ = kCollections, names_ = kNames, handles_ = 4, weight_ = 100;
   bool narrow_ = false, meets_ = false;
   std::uint64_t length_ = 0;  // any, if 0
-  bool two_stores_ = false, system_faults_ = false, paths_ = false;
+  bool two_stores_ = false, system_faults_ = false, refuses_ = false, paths_ = false;
   unsigned thread_ = 0;
 };
 

@@ -15,6 +15,8 @@ class Process {
   void main_step(const Step& step, std::size_t number);
   void open(const Step& step, std::size_t number);
   void open_unread(unsigned s, const StoreOptions& options);
+  // Threads of the stores work. Else a copy of a store that is open and at rest is consistent.
+  bool works_by_itself() const { return world_.story.sync_ms != 0 || world_.story.reclaim_ms != 0; }
   bool close(unsigned s, std::size_t number);
   // process_side.cc
   Status open_side(unsigned s);

@@ -97,20 +97,6 @@ void Process::open(const Step& step, std::size_t number) {
   if (world_.story.unread != 0 && !slot.read_only) open_unread(s, options);
 }
 
-// What the look has shown is there again, but no thread has come to its leaves.
-void Process::open_unread(unsigned s, const StoreOptions& options) {
-  StoreSlot& slot = world_.store[s];
-  static_cast<void>(slot.store->close());  // a full disk may refuse it: then it is as after a kill
-  slot.store.reset();
-  Report report;
-  auto again = Store::open(world_.path_of(s, slot.path), options, &report);
-  if (!again) world_.broken("a store that was shown does not open again: " + report.text());
-  slot.store = std::make_shared<Store>(std::move(*again));
-  world_.let_calls_be();
-  world_.ask_for_time(s);
-  actors_[0]->keep_all(s, *slot.store);
-}
-
 void Actor::look(unsigned s, std::size_t number, bool fresh) {
   verb_ = Verb::look;
   number_ = number;
@@ -248,14 +234,40 @@ void copy_or_remove(const std::string& from, const std::string& to) {
 
 }  // namespace
 
+// What the look has shown is there again, but no thread has come to its leaves. With 2, where that
+// is possible, it is also as after a kill that came behind the look: its files are copied while it
+// is open and at rest, and put back. Then the first call that needs the heap marks the blocks.
+void Process::open_unread(unsigned s, const StoreOptions& options) {
+  StoreSlot& slot = world_.store[s];
+  // Not an inode that only another name still leads to, two pools, or objects to be mended.
+  const bool killed = world_.story.unread == 2 && !works_by_itself() && slot.path != 3 &&
+                      world_.story.side == 0 && world_.story.consistency != 3 &&
+                      slot.store->pool().sync() == Status::ok;
+  const auto copy_files = [&](bool back) {
+    for (unsigned f = 0; killed && f < kFiles; ++f) {
+      const std::string file = file_of(world_, s, f), copy = copy_of(world_, s, f, kCopies);
+      back ? copy_or_remove(copy, file) : copy_or_remove(file, copy);
+    }
+  };
+  copy_files(false);
+  static_cast<void>(slot.store->close());  // a full disk may refuse it: then it is as after a kill
+  slot.store.reset();
+  copy_files(true);
+  Report report;
+  auto again = Store::open(world_.path_of(s, slot.path), options, &report);
+  if (!again) world_.broken("a store that was shown does not open again: " + report.text());
+  slot.store = std::make_shared<Store>(std::move(*again));
+  world_.let_calls_be();
+  world_.ask_for_time(s);
+  actors_[0]->keep_all(s, *slot.store);
+}
+
 void Process::copy(const Step& step, std::size_t number) {
   const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
   const std::uint64_t to = static_cast<std::uint64_t>(step.a[1]) % kCopies;
   std::error_code ignored;
   if (!fs::exists(world_.path_of(s, 0), ignored)) return;
-  // A copy of a store in use is consistent only while no background thread works.
-  const bool background = world_.story.sync_ms != 0 || world_.story.reclaim_ms != 0;
-  if (world_.store[s].store != nullptr && background) return;
+  if (world_.store[s].store != nullptr && works_by_itself()) return;
   const auto heads = [&] {
     std::string both;
     for (unsigned f = 1; f < kFiles; ++f) both += head_of(file_of(world_, s, f));

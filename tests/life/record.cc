@@ -55,7 +55,8 @@ std::vector<Op> take_record(Shared& shared) {
       op.step = e.what >> 32;
       op.invoke = e.invoke;
       op.returned = e.returned;
-      op.status = e.status;
+      op.status = e.status & ~kRefused;
+      op.refused = (e.status & kRefused) != 0;
       const std::uint64_t* const words = area + at + kHeader;
       op.a.assign(words, words + e.arguments);
       // A kill may have come between the results and the word that completes the entry.

@@ -17,6 +17,7 @@ namespace tenuto::life {
 
 inline constexpr std::size_t kAreaWords = 1u << 20;  // of one thread in one process
 inline constexpr std::uint64_t kThrew = 250;         // a status: the call threw std::bad_alloc
+inline constexpr std::uint64_t kRefused = 1u << 8;  // with a status: memory was refused to the call
 
 // An entry: kHeader words, then arguments, then results.
 struct Entry {
@@ -53,6 +54,7 @@ struct Op {
   unsigned thread = 0, store = 0;
   std::size_t step = 0;
   std::uint64_t invoke = 0, returned = 0, status = 0;
+  bool refused = false;  // memory was refused to it, so it may say `full`
   std::vector<std::uint64_t> a, r;
   bool pending() const { return returned == 0; }
   bool ok() const { return status == 0; }

@@ -80,7 +80,7 @@ struct Story {
   // freed blocks rest for so many ms.
   std::uint64_t wear = 0;
   // After each look the store is closed and opened again, so that the spell begins with leaves that
-  // no thread has come to.
+  // no thread has come to. 2: it is also as after a kill, with blocks that nobody has marked.
   std::uint64_t unread = 0;
   // A second pool beside each store: transactions over objects are over both (process_side.cc).
   std::uint64_t side = 0;

@@ -140,7 +140,8 @@ void pmemobj_cancel(PMEMobjpool* pop, struct pobj_action* actv, size_t actvcnt) 
   if (pool == nullptr || pool->impl->usable() != tenuto::Status::ok) return;
   for (size_t i = 0; i < actvcnt; ++i) {
     if (!is(actv[i], HeapAction::alloc)) continue;
-    const tenuto::Status s = pool->heap().cancel({actv[i].heap.offset});
+    const tenuto::Status s = without_throwing(
+        tenuto::Status::ok, [&] { return pool->heap().cancel({actv[i].heap.offset}); });
     if (s != tenuto::Status::ok) refuse(s, "cannot cancel a reservation");
   }
 }

@@ -33,10 +33,22 @@ void PoolFile::ask_to_read(const PoolOffset* places, std::size_t count) const {
   if (reads != seen.before) seen = {reads, kCallsAfterRead};
   if (seen.calls == 0) return;
   seen.calls -= 1;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;  // of the pages to ask for next; places in order often are on neighbours
+  const auto ask = [&] {
+    if (begin == end) return;
+    static_cast<void>(::posix_fadvise(fd_, static_cast<off_t>(begin),
+                                      static_cast<off_t>(end - begin), POSIX_FADV_WILLNEED));
+  };
   for (std::size_t i = 0; i < count; ++i) {
-    const auto page = static_cast<off_t>(round_down(places[i].value, kPageBytes));
-    static_cast<void>(::posix_fadvise(fd_, page, kPageBytes, POSIX_FADV_WILLNEED));
+    const std::uint64_t page = round_down(places[i].value, kPageBytes);
+    if (page != end && page + kPageBytes != end) {
+      ask();
+      begin = page;
+    }
+    end = page + kPageBytes;
   }
+  ask();
 }
 
 }  // namespace TENUTO_NS::pm

@@ -15,6 +15,7 @@ namespace TENUTO_NS::heap {
 namespace {
 constexpr unsigned kEmptySlabsKept = 1;  // a class, so that frames do not go back and forth
 constexpr unsigned kMorphTries = 32;     // sparse slabs tried before a new slab is taken
+constexpr unsigned kFillFrom = 4;        // a slab of records with a fourth of its blocks free
 
 PageOwner owner_of(const Slab& slab) {
   return slab.kind == Kind::typed ? PageOwner::typed : PageOwner::slab;
@@ -35,6 +36,7 @@ Result<unsigned> Arena::take(ClassId class_id, Kind kind, TakenBlock* out, unsig
         if (kind == Kind::logged) slab = morphed_slab(class_id);
         if (slab == nullptr) slab = new_slab(class_id, kind, &why);
       }
+      if (slab == nullptr) slab = dense_slab(class_id, kind);
       if (slab == nullptr && kind == Kind::logged) got = take_old(class_id, out, want);
       if (got > 0 && file_.canaries()) {
         TENUTO_TRY(guard_taken(file_, nullptr, kClassBytes[class_id.value], {out, got}));
@@ -81,7 +83,7 @@ void Arena::give(Slab& slab, const unsigned* indexes, std::size_t count) {
 
 // REQUIRES for both: mu is held.
 void Arena::relist(Slab& slab, bool was_empty) {
-  if (slab.free_count != 0 && !slab.listed) list(slab);
+  if (slab.free_count != 0 && !slab.listed && !is_dense(slab)) list(slab);
   if (!slab.sparse && is_sparse(slab)) {  // from now on last in its class's list
     unlist(slab);
     list_sparse(slab);
@@ -269,8 +271,29 @@ void Arena::trim() {
   }
 }
 
-// REQUIRES for list to unlist_sparse: mu is held.
+// A slab of records that has few free blocks. Wear levelling chooses among all.
+bool Arena::is_dense(const Slab& slab) const {
+  return slab.kind == Kind::record && wear_ == nullptr && !uses_all_ &&
+         slab.free_count < slab.blocks / kFillFrom &&
+         !TENUTO_PLANT("heap_records_fill_single_blocks");
+}
+
+// For a full pool. Cost: a look at all slabs. REQUIRES: mu is held, no slab of the class is listed.
+Slab* Arena::dense_slab(ClassId class_id, Kind kind) {
+  if (kind != Kind::record || TENUTO_PLANT("heap_full_beside_dense_slabs")) return nullptr;
+  for (const auto& slab : slabs_) {
+    if (slab->header == nullptr || slab->kind != kind || slab->class_id != class_id) continue;
+    if (slab->free_count == 0 || slab->leaving.load(std::memory_order_relaxed)) continue;
+    list(*slab);
+    return slab.get();
+  }
+  return nullptr;
+}
+
+// REQUIRES for list to unlist_sparse: mu is held. Of records the slab that was emptied first is
+// filled first: others may get emptier meanwhile.
 void Arena::list(Slab& slab) {
+  if (slab.kind == Kind::record) return list_last(slab);
   List& l = list_of(slab);
   slab.prev = slab.sparse ? l.tail : nullptr;
   slab.next = slab.sparse ? nullptr : l.head;

@@ -5,6 +5,12 @@
 // slabs, in the order in which they became sparse. A class without free blocks morphs the first
 // sparse slab that can be morphed (morph.h) before it takes a new slab. A slab becomes a candidate
 // only when a block of it is given back, or when recovery finds it sparse.
+//
+// **Slabs of records in shared pages** (Kind::record) are filled one after the other. Their pages
+// are on a disk, and each page that a record is stored to is read before and written after. A block
+// that is used again alone costs that for itself. So a slab gives blocks again only when a quarter
+// of it is free: until then no list has it, and the class makes new slabs. Hence at most a quarter
+// of the blocks is free where a class makes a slab. A full pool, and an evacuation, use all.
 #pragma once
 
 #include <array>
@@ -57,6 +63,7 @@ class Arena {
   // Evacuation (evacuate.cc). After leave() nothing is taken from the slab, and it loses its frame
   // when it is empty. leave() returns false for a slab that cannot be evacuated. stay_all() keeps
   // the slabs that are not empty yet and returns their number.
+  void use_all();  // until stay_all(): also few free blocks of a slab of records
   bool leave(Slab& slab);
   unsigned stay_all();
   unsigned count_leaving();
@@ -94,6 +101,8 @@ class Arena {
   class ShadowToFill;
   void list(Slab& slab);
   void list_last(Slab& slab);
+  bool is_dense(const Slab& slab) const;
+  Slab* dense_slab(ClassId class_id, Kind kind);
   void unlist(Slab& slab);
   bool is_sparse(const Slab& slab) const;
   void list_sparse(Slab& slab);
@@ -117,6 +126,7 @@ class Arena {
   Wear* const wear_;  // null without wear levelling
   // Guarded by mu.
   std::array<std::array<List, kClasses>, kKinds> lists_{};
+  bool uses_all_ = false;                     // is_dense() is false
   std::array<List, kClasses> old_parts_{};    // of morphed slabs, by the class of the old part
   std::vector<std::unique_ptr<Slab>> slabs_;  // shadows stay allocated while the pool is open
   // Shadows by the words of their bits: how many there are, and those without a slab.

@@ -81,14 +81,15 @@ void Heap::State::hand_over(LaneHeap& h) {
   deferred.add(std::move(h.deferred), [this] { return file.epoch(); });
 }
 
-// To the lane's caches, or to the slabs.
-void Heap::State::give_deferred(DeferredBatch& batch, LaneHeap* to, LaneHeap& by) {
+// To the slabs, not to the lane's caches: a slab of records is filled as a whole (arena.h). But
+// blocks of wear levelling have to rest.
+void Heap::State::give_deferred(DeferredBatch& batch, LaneHeap& by) {
   std::uint64_t bytes = 0;
   const std::span<PoolOffset> blocks{batch.block.data(), batch.count};
   for (const PoolOffset block : blocks) bytes += slab_block(block).slab->block_bytes;
   deferred_bytes.fetch_sub(bytes, std::memory_order_relaxed);
-  if (to == nullptr) return give_to_slabs(blocks, by);
-  for (const PoolOffset block : blocks) give_back(*to, block);
+  if (wear == nullptr) return give_to_slabs(blocks, by);
+  for (const PoolOffset block : blocks) give_back(by, block);
 }
 
 void Heap::State::free_durable(LaneHeap& h, unsigned batches) {
@@ -96,7 +97,7 @@ void Heap::State::free_durable(LaneHeap& h, unsigned batches) {
   for (unsigned i = 0; i < batches; ++i) {
     std::unique_ptr<DeferredBatch> batch = deferred.take(durable);
     if (batch == nullptr) return;
-    give_deferred(*batch, &h, h);
+    give_deferred(*batch, h);
     deferred.recycle(std::move(batch));
   }
 }
@@ -107,8 +108,7 @@ void Heap::State::free_deferred(LaneHeap& h) {
   if (!deferred.any() || file.sync() != Status::ok) return;
   const std::uint64_t durable = file.durable_epoch();
   while (std::unique_ptr<DeferredBatch> batch = deferred.take(durable)) {
-    // Those of wear levelling have to rest.
-    give_deferred(*batch, wear != nullptr ? &h : nullptr, h);
+    give_deferred(*batch, h);
     deferred.recycle(std::move(batch));
   }
 }

@@ -15,10 +15,22 @@
 #include "heap/heap_state.h"
 #include "pm/assert.h"
 #include "pm/metadata_key.h"
+#include "pm/plant.h"
 
 namespace TENUTO_NS::heap {
 
 // --- the arena's part ----------------------------------------------------------------------------
+
+void Arena::use_all() {
+  const std::lock_guard lock(mu);
+  uses_all_ = !TENUTO_PLANT("heap_evacuation_beside_dense_slabs");
+  if (!uses_all_) return;
+  for (const auto& slab : slabs_) {
+    const bool waits = slab->header != nullptr && slab->kind == Kind::record && !slab->listed &&
+                       !slab->leaving.load(std::memory_order_relaxed);
+    if (waits && slab->free_count != 0) list(*slab);
+  }
+}
 
 bool Arena::leave(Slab& slab) {
   const std::lock_guard lock(mu);
@@ -30,6 +42,7 @@ bool Arena::leave(Slab& slab) {
 
 unsigned Arena::stay_all() {
   const std::lock_guard lock(mu);
+  uses_all_ = false;
   unsigned left = 0;
   for (const auto& slab : slabs_) {
     if (slab->header == nullptr || !slab->leaving.load(std::memory_order_relaxed)) continue;
@@ -138,6 +151,7 @@ Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
       blocks += c.used;
     }
   }
+  for (const auto& arena : s.arenas) arena->use_all();
   // Release: pairs with the lanes' load in make_way(). A lane that sees the count sees the marks.
   s.evacuations.fetch_add(1, std::memory_order_release);
   s.empty_derived_caches(mine);

@@ -152,6 +152,11 @@ Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId c
   const Result<unsigned> got = h.arena->take(class_id, kind, blocks.data(), want);
   if (!got) return got.error();
   if (h.numa != nullptr) h.numa->count(NumaAccess::slabs, h.arena->node, kLinesOfGive + *got / 64);
+  if (kind == Kind::record && file.on_disk()) {  // their pages, all at once
+    std::array<PoolOffset, blocks.size()> places;
+    for (unsigned i = 0; i < *got; ++i) places[i] = blocks[i].offset;
+    file.read_ahead(places.data(), *got);
+  }
   for (unsigned i = *got; i > 0; --i) {
     TakenBlock& b = blocks[i - 1];
     const unsigned stripe = cache.stripes() == 1 ? 0 : b.stripe;

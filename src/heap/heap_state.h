@@ -133,8 +133,8 @@ struct Heap::State {
   // --- deferred frees of records (deferred.h)
   void defer(LaneHeap& h, const SlabBlock& b, PoolOffset block);
   void hand_over(LaneHeap& h);
-  void give_deferred(DeferredBatch& batch, LaneHeap* to, LaneHeap& by);
-  // Frees what is durable: up to `batches` to the lane's caches.
+  void give_deferred(DeferredBatch& batch, LaneHeap& by);
+  // Frees what is durable: up to `batches`.
   void free_durable(LaneHeap& h, unsigned batches);
   // Syncs, and frees all but the batches of lanes that other threads use.
   void free_deferred(LaneHeap& h);

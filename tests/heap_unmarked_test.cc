@@ -56,6 +56,10 @@ class HeapUnmarkedTest : public KvFixture {
     ASSERT_EQ(s.get("huge", got), Status::ok);
     ASSERT_EQ(got, std::string(kHuge, 'h'));
   }
+  static std::size_t first_slot_in_use(const Bytes& b, std::size_t leaf) {
+    const auto slot = static_cast<std::size_t>(std::countr_zero(word_at(b, leaf)));
+    return leaf + kLineBytes + slot * sizeof(store::SlotWord);
+  }
   // Closed and opened once more, so that the bits on media are what is compared.
   void expect_as_large_as(std::uint64_t bytes) {
     Store s = opened();
@@ -226,11 +230,7 @@ TEST_F(HeapUnmarkedTest, memory_that_fails_leaves_it_to_the_next_call) {
 TEST_F(HeapUnmarkedTest, damage_of_a_slot_is_told_by_the_first_call_that_needs_it) {
   killed_store();
   Bytes b = read_image(path_.str());
-  const std::size_t leaf = leaves_of(b)[3];
-  std::uint64_t bitmap;
-  std::memcpy(&bitmap, &b[leaf], sizeof bitmap);
-  const int slot = std::countr_zero(bitmap);
-  b[leaf + kLineBytes + static_cast<std::size_t>(slot) * 8 + 2] ^= 1;
+  b[first_slot_in_use(b, leaves_of(b)[3]) + 2] ^= 1;
   write_image(path_.str(), b);
   Store s = opened();
   std::string got;
@@ -242,6 +242,28 @@ TEST_F(HeapUnmarkedTest, damage_of_a_slot_is_told_by_the_first_call_that_needs_i
   EXPECT_NE(r.text().find("slot of a leaf"), std::string::npos) << r.text();
   EXPECT_EQ(s.get("large", got), Status::ok);
   EXPECT_EQ(s.close(), Status::corrupt);
+}
+
+TEST_F(HeapUnmarkedTest, damage_is_still_told_when_memory_fails_behind_it) {
+  options_.pool.recovery_threads = 1;
+  killed_store();
+  Bytes b = read_image(path_.str());
+  const std::size_t slot = first_slot_in_use(b, leaves_of(b)[3]);
+  b[slot + 2] ^= 1;
+  std::optional<Store> s;
+  fail_each_allocation(
+      [&] {
+        s.reset();
+        write_image(path_.str(), b);
+        s.emplace(opened());
+      },
+      [&] { EXPECT_NE(s->put("new", "value"), Status::ok); },
+      [&] {
+        EXPECT_EQ(s->put("new", "value"), Status::corrupt);
+        Report r;
+        EXPECT_EQ(s->pool().health(&r), Status::corrupt);
+        EXPECT_EQ(s->close(), Status::corrupt);
+      });
 }
 
 TEST_F(HeapUnmarkedTest, a_child_of_a_fork_leaves_it) {

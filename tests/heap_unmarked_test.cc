@@ -266,6 +266,33 @@ TEST_F(HeapUnmarkedTest, damage_is_still_told_when_memory_fails_behind_it) {
       });
 }
 
+// Whichever call meets the damage, its report names what was found and where.
+TEST_F(HeapUnmarkedTest, calls_with_a_report_say_which_slot_is_damaged) {
+  killed_store();
+  Bytes b = read_image(path_.str());
+  b[first_slot_in_use(b, leaves_of(b)[3]) + 2] ^= 1;
+  const std::vector<std::function<Status(Store&, Report*)>> calls = {
+      [](Store& s, Report* r) { return s.collection("new", r).error(); },
+      [](Store& s, Report* r) { return s.rename("a", "b", r); },
+      [](Store& s, Report* r) { return s.compact({}, r).error(); },
+      [](Store& s, Report* r) { return s.backup("/dev/shm/never-made", r); },
+      [](Store& s, Report* r) { return s.validate(r); },
+      [](Store& s, Report* r) { return s.pool().validate(r); },
+      [](Store& s, Report* r) { return s.pool().find_garbage({}, r).error(); },
+      [](Store& s, Report* r) { return s.pool().root("layout", 64, r).error(); },
+  };
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    SCOPED_TRACE(i);
+    write_image(path_.str(), b);
+    Store s = opened();
+    Report r;
+    EXPECT_EQ(calls[i](s, &r), Status::corrupt);
+    EXPECT_NE(r.text().find("slot"), std::string::npos) << r.text();
+    EXPECT_NE(r.text().find(path_.str() + ", offset "), std::string::npos) << r.text();
+    EXPECT_EQ(s.close(), Status::corrupt);
+  }
+}
+
 TEST_F(HeapUnmarkedTest, a_child_of_a_fork_leaves_it) {
   killed_store();
   Store s = opened();

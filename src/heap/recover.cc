@@ -283,6 +283,7 @@ bool Heap::State::close_slab(Slab& slab) {
 Status Heap::validate(Report* report) {
   const pm::MetadataOpen rights;
   State& s = *state_;
+  TENUTO_TRY(was_read(report));
   s.collect_all_recorded();
   for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
   Status status = Status::ok;

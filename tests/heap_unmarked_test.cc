@@ -56,6 +56,10 @@ class HeapUnmarkedTest : public KvFixture {
     ASSERT_EQ(s.get("huge", got), Status::ok);
     ASSERT_EQ(got, std::string(kHuge, 'h'));
   }
+  static std::size_t first_slot_in_use(const Bytes& b, std::size_t leaf) {
+    const auto slot = static_cast<std::size_t>(std::countr_zero(word_at(b, leaf)));
+    return leaf + kLineBytes + slot * sizeof(store::SlotWord);
+  }
   // Closed and opened once more, so that the bits on media are what is compared.
   void expect_as_large_as(std::uint64_t bytes) {
     Store s = opened();
@@ -226,11 +230,7 @@ TEST_F(HeapUnmarkedTest, memory_that_fails_leaves_it_to_the_next_call) {
 TEST_F(HeapUnmarkedTest, damage_of_a_slot_is_told_by_the_first_call_that_needs_it) {
   killed_store();
   Bytes b = read_image(path_.str());
-  const std::size_t leaf = leaves_of(b)[3];
-  std::uint64_t bitmap;
-  std::memcpy(&bitmap, &b[leaf], sizeof bitmap);
-  const int slot = std::countr_zero(bitmap);
-  b[leaf + kLineBytes + static_cast<std::size_t>(slot) * 8 + 2] ^= 1;
+  b[first_slot_in_use(b, leaves_of(b)[3]) + 2] ^= 1;
   write_image(path_.str(), b);
   Store s = opened();
   std::string got;
@@ -242,6 +242,55 @@ TEST_F(HeapUnmarkedTest, damage_of_a_slot_is_told_by_the_first_call_that_needs_i
   EXPECT_NE(r.text().find("slot of a leaf"), std::string::npos) << r.text();
   EXPECT_EQ(s.get("large", got), Status::ok);
   EXPECT_EQ(s.close(), Status::corrupt);
+}
+
+TEST_F(HeapUnmarkedTest, damage_is_still_told_when_memory_fails_behind_it) {
+  options_.pool.recovery_threads = 1;
+  killed_store();
+  Bytes b = read_image(path_.str());
+  const std::size_t slot = first_slot_in_use(b, leaves_of(b)[3]);
+  b[slot + 2] ^= 1;
+  std::optional<Store> s;
+  fail_each_allocation(
+      [&] {
+        s.reset();
+        write_image(path_.str(), b);
+        s.emplace(opened());
+      },
+      [&] { EXPECT_NE(s->put("new", "value"), Status::ok); },
+      [&] {
+        EXPECT_EQ(s->put("new", "value"), Status::corrupt);
+        Report r;
+        EXPECT_EQ(s->pool().health(&r), Status::corrupt);
+        EXPECT_EQ(s->close(), Status::corrupt);
+      });
+}
+
+// Whichever call meets the damage, its report names what was found and where.
+TEST_F(HeapUnmarkedTest, calls_with_a_report_say_which_slot_is_damaged) {
+  killed_store();
+  Bytes b = read_image(path_.str());
+  b[first_slot_in_use(b, leaves_of(b)[3]) + 2] ^= 1;
+  const std::vector<std::function<Status(Store&, Report*)>> calls = {
+      [](Store& s, Report* r) { return s.collection("new", r).error(); },
+      [](Store& s, Report* r) { return s.rename("a", "b", r); },
+      [](Store& s, Report* r) { return s.compact({}, r).error(); },
+      [](Store& s, Report* r) { return s.backup("/dev/shm/never-made", r); },
+      [](Store& s, Report* r) { return s.validate(r); },
+      [](Store& s, Report* r) { return s.pool().validate(r); },
+      [](Store& s, Report* r) { return s.pool().find_garbage({}, r).error(); },
+      [](Store& s, Report* r) { return s.pool().root("layout", 64, r).error(); },
+  };
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    SCOPED_TRACE(i);
+    write_image(path_.str(), b);
+    Store s = opened();
+    Report r;
+    EXPECT_EQ(calls[i](s, &r), Status::corrupt);
+    EXPECT_NE(r.text().find("slot"), std::string::npos) << r.text();
+    EXPECT_NE(r.text().find(path_.str() + ", offset "), std::string::npos) << r.text();
+    EXPECT_EQ(s.close(), Status::corrupt);
+  }
 }
 
 TEST_F(HeapUnmarkedTest, a_child_of_a_fork_leaves_it) {

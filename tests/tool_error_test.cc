@@ -10,6 +10,7 @@
 #include <csignal>
 #include <thread>
 
+#include "support/pool_image.h"
 #include "tenuto/kv.h"
 
 using namespace std::string_literals;
@@ -385,6 +386,30 @@ TEST_F(ToolErrors, check_repairs_without_a_journal_that_is_not_the_pools) {
   write_file(pool + ".journal", journal);
   EXPECT_EQ(run({"check", pool, "--repair", path("whole"), "-q"}).code, 0);
   EXPECT_EQ(run({"get", path("whole"), "new"}).out, "2");
+}
+
+// The open of a killed pool reads no slots, so a later call finds this.
+TEST_F(ToolErrors, damage_that_only_a_close_or_a_write_meets_is_named) {
+  const std::string pool = path("a.tnt");
+  StoreOptions options;
+  options.pool.medium = Medium::cache;
+  write_and_die(pool, "dune", "value", options);
+  std::string bytes = read_file(pool);
+  const std::size_t leaf = leaves_of({bytes.begin(), bytes.end()})[0];
+  bytes[leaf + kLineBytes + 2] ^= 1;
+  write_file(path("in.tsv"), "k\tv\n");
+  for (std::vector<std::string> args :
+       std::vector<std::vector<std::string>>{{"info", pool, "-q"},
+                                             {"put", pool, "k", "v"},
+                                             {"compact", pool},
+                                             {"load", pool, path("in.tsv")},
+                                             {"collections", pool, "--make", "new"}}) {
+    write_file(pool, bytes);
+    args.insert(args.end(), {"--medium", "cache"});
+    const Outcome o = run(args);
+    expect_error(o, Status::corrupt, "a.tnt, offset ");
+    EXPECT_NE(o.err.find("(slot of a leaf)"), std::string::npos) << o.err;
+  }
 }
 
 TEST_F(ToolErrors, a_damaged_pool_is_reported_and_never_a_crash) {

@@ -193,8 +193,21 @@ Error Session::select(const std::string& name, const CollectionOptions& options)
   return no_error();
 }
 
+Error call_failed(const Pool& pool, Status status, std::string what, std::string where) {
+  Report why;
+  if (pool.health(&why) != status || status == Status::ok) why = {};
+  if (!why.what.empty()) why.what = what + ": " + why.what;
+  return store_failed(status, std::move(what), std::move(where), std::move(why));
+}
+
 Error Session::close() {
   Status status = Status::ok;
+  Error damage;
+  if (store_ || pool_) {
+    // What the open of a killed pool has left is done now. A closed pool cannot say what was found.
+    static_cast<void>(pool().info());
+    damage = call_failed(pool(), pool().health(), "cannot close the pool", path_);
+  }
   if (store_) {
     status = store_->close();
   } else if (pool_) {
@@ -203,6 +216,7 @@ Error Session::close() {
   store_.reset();
   pool_.reset();
   if (status == Status::ok) return no_error();
+  if (status == damage.status) return damage;
   return store_failed(status, "cannot close the pool", path_);
 }
 

@@ -73,6 +73,10 @@ class Session {
   std::uint64_t clock_ms_;  // read once, at the start of the command
 };
 
+// A call on the pool has failed and filled no report. If damage or a failed write is why, the error
+// says what was found and where.
+Error call_failed(const Pool& pool, Status status, std::string what, std::string where);
+
 PoolOptions pool_options(const CommonArgs& args, bool notes);
 
 // Parses a key of the command line: the plain text, hexadecimal, or a number in a u64 store.

@@ -64,7 +64,7 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
     }
   }
   if (it.status() != Status::ok) {
-    return store_failed(it.status(), "the dump found damage", args.path);
+    return call_failed(session.pool(), it.status(), "the dump found damage", args.path);
   }
   line.clear();
   if (fields) writer.end(line);

@@ -188,10 +188,10 @@ class Loader {
     const Status status = store.write(batch_);
     if (status != Status::ok) {
       progress_.clear();
-      Error error = store_failed(status,
-                                 fmt::format("cannot write the records of lines {} to {}",
-                                             first_line_, reader_.last_line()),
-                                 fmt::format("{}, from {}", args_.path, name_));
+      Error error = call_failed(store.pool(), status,
+                                fmt::format("cannot write the records of lines {} to {}",
+                                            first_line_, reader_.last_line()),
+                                fmt::format("{}, from {}", args_.path, name_));
       error.hint = loaded_words();
       if (status == Status::full) {
         error.hint += "; raise --size-max, or free space on the file system";
@@ -350,7 +350,7 @@ Error run_load(const LoadArgs& args) {
   Error error = loader.run(session);
   const Status synced = session.store().sync();
   if (!error && synced != Status::ok) {
-    error = store_failed(synced, "cannot make the records durable", args.path);
+    error = call_failed(session.pool(), synced, "cannot make the records durable", args.path);
   }
   // A clean close still matters after a failure, but the first error is returned.
   Error close_error = session.close();

@@ -114,7 +114,8 @@ Error run_put(const PutArgs& args) {
   TENUTO_TOOL_TRY(parse_key(order, args.hex, args.key, "KEY", key));
   if (args.ttl_seconds != 0) TENUTO_TOOL_TRY(check_ttl(args, session, args.ttl_seconds));
   const Status status = session.records().put(key, value, {.ttl_ms = args.ttl_seconds * 1000});
-  if (status != Status::ok) return store_failed(status, "cannot put", session.where(key));
+  if (status != Status::ok)
+    return call_failed(session.pool(), status, "cannot put", session.where(key));
   TENUTO_TOOL_TRY(session.close());
   if (!args.json) return no_error();
   std::string object = "{";
@@ -131,7 +132,8 @@ Error run_get(const GetArgs& args) {
   std::string value;
   const Status status = session.records().get(key, value);
   if (status == Status::not_found) return no_such_key(session, key);
-  if (status != Status::ok) return store_failed(status, "cannot get", session.where(key));
+  if (status != Status::ok)
+    return call_failed(session.pool(), status, "cannot get", session.where(key));
   TENUTO_TOOL_TRY(session.close());
   std::string text;
   if (args.json) {
@@ -170,7 +172,8 @@ Error for_each_key(const Args& args, Session& session, std::string_view what, st
       continue;
     }
     if (status != Status::not_found) {
-      return store_failed(status, fmt::format("cannot {}", what), session.where(key));
+      return call_failed(session.pool(), status, fmt::format("cannot {}", what),
+                         session.where(key));
     }
     missing_json += missing_json.empty() ? "{" : ",{";
     append_key_member(order, key, missing_json);
@@ -233,7 +236,8 @@ Error run_scan(const ScanArgs& args) {
     status = it.status();
   }
   Error error = out.finish();
-  if (status != Status::ok) return store_failed(status, "the scan found damage", args.path);
+  if (status != Status::ok)
+    return call_failed(session.pool(), status, "the scan found damage", args.path);
   TENUTO_TOOL_TRY(session.close());
   return error;
 }

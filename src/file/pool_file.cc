@@ -293,6 +293,14 @@ Status PoolFile::health(Report* report) const {
   return fail(s, report, "the pool turned read-only: damage was found, or a write failed", path_);
 }
 
+Status PoolFile::failed(Status s, Report* report, std::string what, std::string where) const {
+  if (report == nullptr) return s;
+  Report why;
+  const bool told = (s == Status::corrupt || s == Status::io) && health(&why) == s;
+  if (!told) return fail(s, report, std::move(what), std::move(where));
+  return fail(s, report, what + ": " + why.what, why.where, why.expected, why.found);
+}
+
 Status PoolFile::bad_pages_found(Report* report) const {
   if (forked()) return say_forked(report);
   Report local;

@@ -248,6 +248,9 @@ class Heap {
 
   // Whether no call has needed the slabs since a clean open.
   bool unread() const;
+  // Needs the heap. corrupt, io: what the open left could not be done, so nobody knows which blocks
+  // are in use; the report says why.
+  Status was_read(Report* report) const;
   // The blocks of release_when_read are named again, all of them: they stay. False: they are not so
   // many, or some call has needed the slabs, and nothing has changed. Quiescent.
   bool keep_released(std::size_t blocks);

@@ -70,7 +70,9 @@ struct Heap::State {
     bool done = false;
   };
   std::vector<std::unique_ptr<const Marks>> marks_later;
-  std::vector<PartToMark> to_mark;  // of these
+  std::vector<PartToMark> to_mark;   // of these
+  Status marks_failed = Status::ok;  // what the first damaged part had, for good
+  Report marks_report;
   bool extents_built = false;
   bool slabs_finished = false;
   std::mutex log_frames_mu;

@@ -185,6 +185,10 @@ void Heap::State::free_released() {
   released_unread.clear();
 }
 
+Status Heap::was_read(Report* report) const {
+  return state_->slabs_damaged ? state_->file.health(report) : Status::ok;
+}
+
 bool Heap::keep_released(std::size_t blocks) {
   State& s = state_.as_opened();
   const std::lock_guard lock(s.read_mu);

@@ -167,9 +167,10 @@ Status Heap::State::end_recovery(Report* report) {
   return Status::ok;
 }
 
+// What is damaged stays so: the blocks of its part have no marks. A later call that tries again,
+// since memory or a thread was missing elsewhere, must not take them for free.
 Status Heap::State::mark_parts(unsigned threads, Report* report) {
   std::mutex mu;
-  Status first = Status::ok;
   const auto mark_part = [&](std::size_t i) {
     PartToMark& p = to_mark[i];
     if (p.done) return;
@@ -181,14 +182,19 @@ Status Heap::State::mark_parts(unsigned threads, Report* report) {
     p.done = true;
     if (s == Status::ok) return;
     const std::lock_guard lock(mu);
-    if (first == Status::ok && report != nullptr) *report = std::move(r);
-    if (first == Status::ok) first = s;
+    if (marks_failed != Status::ok) return;
+    marks_failed = s;
+    marks_report = std::move(r);
   };
   const Status s = pm::parallel_each(to_mark.size(), threads, mark_part);
+  if (marks_failed != Status::ok) {
+    if (report != nullptr) *report = marks_report;
+    return marks_failed;
+  }
   if (s != Status::ok) return fail(s, report, pm::kNoThreadHere, file.path());
   to_mark.clear();
   marks_later.clear();
-  return first;
+  return Status::ok;
 }
 
 std::uint64_t Heap::leaked_frames() const {
@@ -278,6 +284,7 @@ bool Heap::State::close_slab(Slab& slab) {
 Status Heap::validate(Report* report) {
   const pm::MetadataOpen rights;
   State& s = *state_;
+  TENUTO_TRY(was_read(report));
   s.collect_all_recorded();
   for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
   Status status = Status::ok;

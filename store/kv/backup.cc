@@ -104,8 +104,8 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
       std::uint64_t copied = 0;
       const Status read = copy(from, *store, into, copied);
       if (read == Status::corrupt) {
-        return fail(read, report, "the store is damaged, its log and validate() say where",
-                    impl_->pool.info().path);
+        return impl_->pool.impl_->file->failed(read, report, "the store is damaged",
+                                               impl_->pool.info().path);
       }
       TENUTO_TRY(read);
       TENUTO_TRY(compare(held, into, copied, path, report));

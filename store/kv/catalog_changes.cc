@@ -43,7 +43,7 @@ Result<Collections::State> Collections::make_unnamed(std::string_view name,
   TENUTO_TRY(check_name_free(name, dropped, report));
   free_dropped();
   auto tree = catalog_->make_unnamed(spec);
-  if (!tree) return fail(tree.error(), report, "the collection cannot be made", where);
+  if (!tree) return not_made(tree.error(), where, report);
   (*tree)->set_verify_reads(verify_reads_);
   UnlinkedBlock leaf(ground_.heap, (*tree)->first_leaf());
   State state = state_of({std::string(name), {}, {}, spec}, std::move(*tree));
@@ -58,7 +58,7 @@ Result<Collections::State> Collections::make_unnamed(std::string_view name,
 Result<Collections::State> Collections::make(std::string_view name, const CollectionSpec& spec,
                                              const std::string& where, Report* report) {
   auto tree = catalog_->make_unnamed(spec);
-  if (!tree) return fail(tree.error(), report, "the collection cannot be made", where);
+  if (!tree) return not_made(tree.error(), where, report);
   (*tree)->set_verify_reads(verify_reads_);
   UnlinkedBlock leaf(ground_.heap, (*tree)->first_leaf());
   const State state = state_of({std::string(name), {}, {}, spec}, std::move(*tree));
@@ -73,7 +73,7 @@ Result<Collections::State> Collections::make(std::string_view name, const Collec
   } const made{*this, open_.emplace(name, state).first};
   leaf.linked();
   const Status s = catalog_->add(name, spec, *state->tree);
-  if (s != Status::ok) return fail(s, report, "the collection cannot be made", where);
+  if (s != Status::ok) return not_made(s, where, report);
   if (spec.expires) reclaimer_.start();
   return state;
 }

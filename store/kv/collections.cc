@@ -57,7 +57,8 @@ Status Collections::create(KeyOrder order, Report* report) {
   TENUTO_TRY(tables_there(report));
   Result<std::unique_ptr<Tree>> tree = make_tree(ground_, kDefaultTree, order);
   if (!tree) {
-    return fail(tree.error(), report, "no room in the pool for a store", ground_.file.path());
+    return ground_.file.failed(tree.error(), report, "the store cannot be made",
+                               ground_.file.path());
   }
   name_store(ground_.file, order, (*tree)->first_leaf());
   main_ = state_of({{}, kDefaultTree, {}, {order}}, std::move(*tree));
@@ -233,7 +234,8 @@ Status Collections::check_new(const CollectionSpec& spec, const std::string& whe
 Status Collections::need_catalog(const std::string& where, Report* report) {
   if (catalog_ != nullptr) return Status::ok;
   auto catalog = Catalog::create(ground_);
-  if (!catalog) return fail(catalog.error(), report, "no room for a catalog", where);
+  if (!catalog)
+    return ground_.file.failed(catalog.error(), report, "the catalog cannot be made", where);
   catalog_ = std::move(*catalog);
   has_catalog_.store(true, std::memory_order_relaxed);
   return Status::ok;
@@ -262,7 +264,9 @@ Status Collections::drop(std::string_view name, Report* report) {
   }
   const Dropping dropping((*state)->life);
   const Status s = catalog_->remove(name);
-  if (s != Status::ok) return fail(s, report, "the collection cannot be dropped", where_of(name));
+  if (s != Status::ok) {
+    return ground_.file.failed(s, report, "the collection cannot be dropped", where_of(name));
+  }
   open_.erase(open_.find(name));
   retire(*state);
   return Status::ok;
@@ -297,7 +301,9 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
   std::string name(to);  // made here: nothing may allocate after the catalog's change
   std::string key(to);
   s = catalog_->rename(entry, to);
-  if (s != Status::ok) return fail(s, report, "the collection cannot be renamed", where);
+  if (s != Status::ok) {
+    return ground_.file.failed(s, report, "the collection cannot be renamed", where);
+  }
   if (replaced) {
     open_.erase(open_.find(to));
     if (!too_early) retire(*replaced);
@@ -351,6 +357,7 @@ PoolStore::Standstill Collections::stand_still() {
 
 // REQUIRES: stand_still().
 Status Collections::validate(Report* report) {
+  TENUTO_TRY(ground_.heap.was_read(report));  // before its size is taken: reading it may need room
   Reached reached(ground_.file.bytes());
   TENUTO_TRY(store::validate(*main_->tree, reached, report));
   if (catalog_ != nullptr) {

@@ -206,6 +206,9 @@ class Collections {
  private:
   static Status check_name(std::string_view name, Report* report);
   std::string where_of(std::string_view name) const;
+  Status not_made(Status s, const std::string& where, Report* report) const {
+    return ground_.file.failed(s, report, "the collection cannot be made", where);
+  }
   // Runs `work` with threads_ threads.
   Status run(const std::function<Status(bool parallel)>& work, Report* report) const;
   Status open_all(bool parallel, Report* report);

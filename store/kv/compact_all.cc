@@ -121,7 +121,9 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
   work.done.complete = s == Status::ok && chosen.all && left == 0 && !work.over();
   out = work.done;
   if (s == Status::full) s = Status::ok;  // the compaction is incomplete, but sound
-  if (s == Status::corrupt) return fail(s, report, "a record or leaf is damaged", path);
+  if (s == Status::corrupt) {
+    return ground_.file.failed(s, report, "a record or leaf is damaged", path);
+  }
   TENUTO_TRY(s);
   return ground_.file.bad_pages(report);
 }

@@ -58,6 +58,7 @@ Result<Garbage> PoolImpl::find_garbage(const GarbageOptions& options, std::vecto
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     g.mark_ms += took.count();
   };
+  TENUTO_TRY(heap->was_read(report));
   const pm::MetadataOpen rights;  // the functions of `options` run without
   const auto& word = reinterpret_cast<const PtrWord&>(file->head().roots[pm::kRootUser]);
   if (const void* root = PtrWord::decode(&word, word.raw)) {
@@ -128,6 +129,9 @@ Result<Garbage> Pool::find_garbage(const GarbageOptions& options, Report* report
       return Status::ok;
     });
     if (s != Status::ok) {
+      if (s == Status::corrupt || s == Status::io) {
+        return impl->file->failed(s, report, "not all of the garbage is freed", impl->file->path());
+      }
       return fail(s, report, "not all of the garbage is freed", impl->file->path(),
                   std::to_string(lost.size()) + " blocks", std::to_string(i));
     }

@@ -86,7 +86,7 @@ struct PoolImpl {
   Status collect(Report* report);
   struct StoredRoot;
   Result<StoredRoot> stored_root(std::string_view layout, Report* report) const;
-  Result<void*> make_root(std::string_view layout, std::uint64_t bytes);
+  Result<void*> make_root(std::string_view layout, std::uint64_t bytes, Report* report);
   Result<void*> replace_root(const StoredRoot& old, std::string_view layout, std::uint64_t bytes,
                              const MigrateRoot& migrate, Report* report);
 };

@@ -69,6 +69,7 @@ Result<PoolImpl::StoredRoot> PoolImpl::stored_root(std::string_view layout, Repo
   StoredRoot there;
   there.object = PtrWord::decode(&word, word.raw);
   if (!file->contains(there.object) || !heap->find_allocated(file->offset_of(there.object))) {
+    TENUTO_TRY(heap->was_read(report));
     return fail(Status::corrupt, report, "the root word leads to no object",
                 file->where({pm::kHeadPageOffset}, "roots"));
   }
@@ -77,15 +78,19 @@ Result<PoolImpl::StoredRoot> PoolImpl::stored_root(std::string_view layout, Repo
   return there;
 }
 
-Result<void*> PoolImpl::make_root(std::string_view layout, std::uint64_t bytes) {
+Result<void*> PoolImpl::make_root(std::string_view layout, std::uint64_t bytes, Report* report) {
+  const auto cannot = [&](Status s) {
+    return file->failed(s, report, "the root object cannot be made", file->path());
+  };
   const pm::MetadataOpen rights;
   const Result<heap::Block> block = heap->reserve(bytes, heap::Kind::logged);
-  if (!block) return block.error();
+  if (!block) return cannot(block.error());
   const RootName fresh = RootName::of(layout, bytes);
   copy_flush(&root_name(*file), &fresh, sizeof fresh);
   zero_flush(file->at<void>(block->offset), heap->usable(*block));
   // The first fence of publish makes both durable, before the root word changes.
-  TENUTO_TRY(heap->publish(*block, root_word(*file)));
+  const Status published = heap->publish(*block, root_word(*file));
+  if (published != Status::ok) return cannot(published);
   heap->fence_thread();  // Consistency::gc: without the root everything is lost
   return file->at<void>(block->offset);
 }
@@ -95,7 +100,7 @@ Result<void*> PoolImpl::root(std::string_view layout, std::uint64_t bytes, Repor
   const std::lock_guard lock(root_mu);
   const Result<StoredRoot> there = stored_root(layout, report);
   if (!there) return there.error();
-  if (there->object == nullptr) return make_root(layout, bytes);
+  if (there->object == nullptr) return make_root(layout, bytes, report);
   if (there->is(layout, bytes)) return there->object;
   return fail(Status::invalid_argument, report,
               "the root object has another layout; grow_root replaces a smaller one", file->path(),
@@ -109,7 +114,7 @@ Result<void*> PoolImpl::grow_root(std::string_view layout, std::uint64_t bytes,
   const Result<StoredRoot> there = stored_root(layout, report);
   if (!there) return there.error();
   if (there->object == nullptr) {
-    const Result<void*> made = make_root(layout, bytes);
+    const Result<void*> made = make_root(layout, bytes, report);
     TENUTO_TRY(made.error());
     TENUTO_TRY(acknowledge(durability));
     return *made;
@@ -133,7 +138,7 @@ Result<void*> PoolImpl::replace_root(const StoredRoot& old, std::string_view lay
                                      std::uint64_t bytes, const MigrateRoot& migrate,
                                      Report* report) {
   const auto failed = [&](Status s, const char* what) {
-    return fail(s, report, what, file->path());
+    return file->failed(s, report, what, file->path());
   };
   const Status writable = file->writable();
   if (writable != Status::ok) {
@@ -142,7 +147,11 @@ Result<void*> PoolImpl::replace_root(const StoredRoot& old, std::string_view lay
   Transaction tx(engine->mine());
   TENUTO_TRY(tx.status());
   const Result<void*> fresh = tx.alloc(bytes, {.zero = true});
-  if (!fresh) return failed(fresh.error(), "the pool has no room for the larger root object");
+  if (!fresh) {
+    return failed(fresh.error(), fresh.error() == Status::full
+                                     ? "the pool has no room for the larger root object"
+                                     : "the larger root object cannot be made");
+  }
   if (migrate) {
     struct Guard {
       std::atomic<std::thread::id>& grower;

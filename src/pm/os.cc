@@ -19,6 +19,7 @@
 #include <memory>
 
 #include "pm/plant.h"
+#include "pm/size_signal.h"
 #include "pm/unfinished.h"
 #include "tenuto/units.h"
 
@@ -91,11 +92,11 @@ void close_all(std::initializer_list<int*> fds) {
 
 Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_view path,
                      Report* report) {
+  const NoSizeSignal held;
   const auto at = static_cast<off_t>(from);
   const auto bytes = static_cast<off_t>(to - from);
   if (uninterrupted([&] { return ::fallocate(fd, 0, at, bytes); }) == 0) return Status::ok;
   // Without fallocate the blocks are written, which reserves them as well.
-  const NotCancelled whole;
   const int error = errno == EOPNOTSUPP ? ::posix_fallocate(fd, at, bytes) : errno;
   if (error == 0) return Status::ok;
   return fail_errno(error, "cannot reserve " + std::to_string(to - from) + " bytes for the pool",

@@ -42,7 +42,8 @@ void unlock_file(int fd);
 void close_all(std::initializer_list<int*> fds);
 
 // Reserves the space of [from, to), so that no store into the mapping can fail for want of space. A
-// shorter file becomes `to` bytes long. full: the file system has no room.
+// shorter file becomes `to` bytes long. full: the file system has no room, or the process may make
+// no larger file (without its signal SIGXFSZ).
 Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_view path,
                      Report* report);
 

@@ -38,18 +38,16 @@ Status check_paths(const PoolOptions& o, std::string_view path, Report* report) 
   return Status::ok;
 }
 
-// access(2) does not see a link that leads nowhere.
 Status check_name_is_free(const std::string& path, Report* report) {
-  if (::access(path.c_str(), F_OK) == 0) {
+  struct stat st {};
+  if (::lstat(path.c_str(), &st) != 0) return Status::ok;  // the system says why it cannot be made
+  if (!S_ISLNK(st.st_mode) || ::access(path.c_str(), F_OK) == 0) {
     return fail(Status::exists, report, "there is a file already", path);
   }
-  struct stat st {};
-  if (::lstat(path.c_str(), &st) != 0) return Status::ok;
-  return fail(
-      Status::invalid_argument, report,
-      "this is a symbolic link to a file that is not there, or may not be looked at; make the pool "
-      "by the path of that file",
-      path);
+  return fail(Status::invalid_argument, report,
+              "this is a symbolic link to a file that is not there, or may not be looked at; make "
+              "the pool by the path of that file",
+              path);
 }
 
 Status check_options(const PoolOptions& o, std::string_view path, Report* report) {

@@ -38,18 +38,6 @@ Status check_paths(const PoolOptions& o, std::string_view path, Report* report) 
   return Status::ok;
 }
 
-Status check_name_is_free(const std::string& path, Report* report) {
-  struct stat st {};
-  if (::lstat(path.c_str(), &st) != 0) return Status::ok;  // the system says why it cannot be made
-  if (!S_ISLNK(st.st_mode) || ::access(path.c_str(), F_OK) == 0) {
-    return fail(Status::exists, report, "there is a file already", path);
-  }
-  return fail(Status::invalid_argument, report,
-              "this is a symbolic link to a file that is not there, or may not be looked at; make "
-              "the pool by the path of that file",
-              path);
-}
-
 Status check_options(const PoolOptions& o, std::string_view path, Report* report) {
   TENUTO_TRY(check_paths(o, path, report));
   if (o.size < kPoolBytesMin) {
@@ -80,7 +68,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   f->log_ = options.log;
   f->watched_ = watches(options);
   TENUTO_TRY(f->choose_protection(options, report));
-  TENUTO_TRY(check_name_is_free(f->path_, report));
+  TENUTO_TRY(f->name_is_free(report));
   if (options.mode != 0) f->mode_ = options.mode;
   change([&] { f->fd_ = make_nameless(f->path_, f->mode_, f->unnamed_); });
   if (f->fd_ < 0) return fail_errno(errno, "cannot create the pool file", f->path_, report);
@@ -118,10 +106,22 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   if (f->wants_journal_) {
     const Status made = f->make_journal(options, report);
     // Another maker of this pool has made its journal first. If it is done, there is a pool.
-    if (made != Status::ok) TENUTO_TRY(check_name_is_free(f->path_, report));
+    if (made != Status::ok) TENUTO_TRY(f->name_is_free(report));
     TENUTO_TRY(made);
   }
   return f;
+}
+
+Status PoolFile::name_is_free(Report* report) const {
+  struct stat st {};
+  if (::lstat(path_.c_str(), &st) != 0) return Status::ok;  // the system says why it cannot be made
+  if (!S_ISLNK(st.st_mode) || ::access(path_.c_str(), F_OK) == 0) {
+    return fail(Status::exists, report, "there is a file already", path_);
+  }
+  return fail(Status::invalid_argument, report,
+              "this is a symbolic link to a file that is not there, or may not be looked at; make "
+              "the pool by the path of that file",
+              path_);
 }
 
 Status PoolFile::link_into_place(Report* report) {

@@ -172,6 +172,51 @@ TEST_F(ForeignFiles, a_name_that_is_taken_meanwhile_is_not_replaced) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);
 }
 
+// Who comes second, at whatever point of the first one's making, finds a pool: it is opened, or in
+// use.
+TEST_F(ForeignFiles, a_pool_that_several_make_at_once_is_made_by_one) {
+  const auto race = [&](Medium medium, int rounds) {
+    StoreOptions o = options(medium);
+    o.pool.journal.bytes = 4u << 20;  // takes a while
+    int wrong = 0;
+    for (int round = 0; round < rounds && wrong == 0; ++round) {
+      SetUp();
+      std::vector<Status> statuses(4);
+      std::vector<std::thread> makers;
+      for (Status& s : statuses) {
+        makers.emplace_back([&] { s = Store::open(at("new.tnt"), o).error(); });
+      }
+      for (std::thread& t : makers) t.join();
+      for (const Status s : statuses) wrong += s != Status::ok && s != Status::busy ? 1 : 0;
+      wrong += Store::open(at("new.tnt"), o).error() != Status::ok ? 1 : 0;
+    }
+    return wrong;
+  };
+  EXPECT_EQ(race(Medium::cache, 4), 0);
+  EXPECT_EQ(race(Medium::journal, 4), 0);
+  plant("journal_of_another_maker_not_looked_at");
+  EXPECT_NE(race(Medium::journal, 200), 0);
+}
+
+TEST_F(ForeignFiles, a_path_that_leads_nowhere_says_so) {
+  Report report;
+  fs::create_symlink("nowhere", at("link.tnt"));
+  for (const Medium medium : {Medium::cache, Medium::journal}) {
+    EXPECT_EQ(Store::open(at("link.tnt"), options(medium), &report).error(),
+              Status::invalid_argument);
+    EXPECT_NE(report.what.find("symbolic link"), std::string::npos) << report.text();
+    // Not the pool of the path before the zero byte.
+    const std::string_view zero("p.tnt\0x", 7);
+    EXPECT_EQ(Store::open(at("") + std::string(zero), options(medium), &report).error(),
+              Status::invalid_argument);
+    EXPECT_NE(report.what.find("zero byte"), std::string::npos) << report.text();
+    StoreOptions o = options(medium);
+    o.pool.journal.path = at("") + std::string(zero);
+    EXPECT_EQ(Store::open(at("p.tnt"), o, &report).error(), Status::invalid_argument);
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
 TEST_F(ForeignFiles, a_backup_or_rescue_that_is_killed_leaves_nothing) {
   make_pool_of_3001();
   for (const bool of_rescue : {true, false}) {

@@ -136,23 +136,26 @@ TEST(PoolFile, permission_is_refused_to_others) {
 
 // The limit stops a file's growth, as a full file system does.
 TEST(PoolFile, a_file_size_limit_is_a_full_pool) {
-  TempPath path("pf5");
-  EXPECT_EQ(in_child([&] {
-              ::signal(SIGXFSZ, SIG_IGN);
-              const rlimit limit{12 * kMiB, 12 * kMiB};
-              if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 50;
-              if (create(path.str(), small(16 * kMiB)) != Status::full) return 1;
-              PoolParts p;
-              if (p.create(path.str(), small()) != Status::ok) return 2;
-              int n = 0;
-              while (n < 7 && p.heap->malloc_to(kMiB, p.root(n)) == Status::ok) ++n;
-              if (n == 7 || p.heap->malloc_to(kMiB, p.root(n)) != Status::full) return 3;
-              if (p.heap->malloc_to(64, p.root(n)) != Status::ok) return 4;
-              if (p.file->poisoned() != Status::ok) return 5;
-              if (p.close() != Status::ok || p.open(path.str()) != Status::ok) return 6;
-              return p.heap->validate(nullptr) == Status::ok ? 0 : 7;
-            }),
-            0);
+  // By default the signal for it would end the process.
+  for (const auto handler : {SIG_DFL, SIG_IGN}) {
+    TempPath path("pf5");
+    EXPECT_EQ(in_child([&] {
+                ::signal(SIGXFSZ, handler);
+                const rlimit limit{12 * kMiB, 12 * kMiB};
+                if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 50;
+                if (create(path.str(), small(16 * kMiB)) != Status::full) return 1;
+                PoolParts p;
+                if (p.create(path.str(), small()) != Status::ok) return 2;
+                int n = 0;
+                while (n < 7 && p.heap->malloc_to(kMiB, p.root(n)) == Status::ok) ++n;
+                if (n == 7 || p.heap->malloc_to(kMiB, p.root(n)) != Status::full) return 3;
+                if (p.heap->malloc_to(64, p.root(n)) != Status::ok) return 4;
+                if (p.file->poisoned() != Status::ok) return 5;
+                if (p.close() != Status::ok || p.open(path.str()) != Status::ok) return 6;
+                return p.heap->validate(nullptr) == Status::ok ? 0 : 7;
+              }),
+              0);
+  }
 }
 
 TEST(PoolFile, a_full_file_system_is_a_full_pool) {

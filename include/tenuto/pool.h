@@ -17,7 +17,7 @@
 // Destructors of thread_locals may use pools. Threads must not use the pool while it is closed. A
 // transaction that a thread leaves open at its end is rolled back. A process that ends in another
 // way leaves the pool as after a crash. So may an exit inside a call of the pool (in a codec, a
-// clock, the body of a transaction); it does not hang.
+// clock, the body of a transaction); it does not hang. No call is a cancellation point (pthreads).
 #pragma once
 
 #include <algorithm>

@@ -39,6 +39,10 @@ Status PoolFile::make_journal(const PoolOptions& options, Report* report) {
   const std::uint64_t ring_bytes = JournalFile::ring_bytes_for(options.journal, fd_);
   auto made = JournalFile::open(journal_path(options.journal), ring_bytes, e, report);
   if (!made) return made.error();
+  // It may be left by a maker who came to no pool, and is taken over then. Or a pool at this path
+  // has been made and given up since the name was looked at, and needs it. From now on the lock of
+  // the journal keeps other makers from giving the name.
+  if (!TENUTO_PLANT("journal_of_a_new_pool_taken")) TENUTO_TRY(name_is_free(report));
   new_journal_ = std::move(*made);
   if (!options.journal.keep) new_journal_->set_temporary(true);
   TENUTO_TRY(new_journal_->claim(e, report));

@@ -6,6 +6,7 @@
 
 #include "pm/assert.h"
 #include "pm/metadata_key.h"
+#include "pm/not_cancelled.h"
 #include "pm/plant.h"
 #include "pm/process.h"
 #include "pm/thread_end.h"
@@ -220,6 +221,7 @@ Lane* Lanes::acquire() {
     if (others && (growing_ || segments_ == kLaneSegmentsMax || !take_segment_)) continue;
     // One thread grows at a time. A thread that finds all new lanes taken grows again.
     if (!may_grow || growing_ || segments_ == kLaneSegmentsMax || !take_segment_) {
+      const NotCancelled whole;
       released_.wait(lock);
       continue;
     }

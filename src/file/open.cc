@@ -27,8 +27,19 @@ Status check_size_max(const PoolOptions& o, std::string_view path, Report* repor
               "size.." + std::to_string(kSizeMaxLimit), std::to_string(o.size_max));
 }
 
-Status check_options(const PoolOptions& o, std::string_view path, Report* report) {
+// The system would take a path with a zero byte for the shorter one, which may be another file.
+Status check_paths(const PoolOptions& o, std::string_view path, Report* report) {
   if (path.empty()) return fail(Status::invalid_argument, report, "the path is empty");
+  for (const std::string_view p : {path, std::string_view(o.journal.path)}) {
+    if (p.find('\0') == p.npos) continue;
+    return fail(Status::invalid_argument, report, "the path has a zero byte",
+                std::string(p.substr(0, p.find('\0'))));
+  }
+  return Status::ok;
+}
+
+Status check_options(const PoolOptions& o, std::string_view path, Report* report) {
+  TENUTO_TRY(check_paths(o, path, report));
   if (o.size < kPoolBytesMin) {
     return fail(Status::invalid_argument, report, "the pool size is too small", std::string(path),
                 "at least " + std::to_string(kPoolBytesMin), std::to_string(o.size));
@@ -57,9 +68,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   f->log_ = options.log;
   f->watched_ = watches(options);
   TENUTO_TRY(f->choose_protection(options, report));
-  if (::access(f->path_.c_str(), F_OK) == 0) {
-    return fail(Status::exists, report, "there is a file already", f->path_);
-  }
+  TENUTO_TRY(f->name_is_free(report));
   if (options.mode != 0) f->mode_ = options.mode;
   change([&] { f->fd_ = make_nameless(f->path_, f->mode_, f->unnamed_); });
   if (f->fd_ < 0) return fail_errno(errno, "cannot create the pool file", f->path_, report);
@@ -94,8 +103,25 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   flush(entry);
   publish(f->head().zone_count, 1);
   publish(f->head().lane_segments[0], kLanesOffset);
-  if (f->wants_journal_) TENUTO_TRY(f->make_journal(options, report));
+  if (f->wants_journal_) {
+    const Status made = f->make_journal(options, report);
+    // Another maker of this pool has made its journal first. If it is done, there is a pool.
+    if (made != Status::ok) TENUTO_TRY(f->name_is_free(report));
+    TENUTO_TRY(made);
+  }
   return f;
+}
+
+Status PoolFile::name_is_free(Report* report) const {
+  struct stat st {};
+  if (::lstat(path_.c_str(), &st) != 0) return Status::ok;  // the system says why it cannot be made
+  if (!S_ISLNK(st.st_mode) || ::access(path_.c_str(), F_OK) == 0) {
+    return fail(Status::exists, report, "there is a file already", path_);
+  }
+  return fail(Status::invalid_argument, report,
+              "this is a symbolic link to a file that is not there, or may not be looked at; make "
+              "the pool by the path of that file",
+              path_);
 }
 
 Status PoolFile::link_into_place(Report* report) {
@@ -117,7 +143,7 @@ Status PoolFile::link_into_place(Report* report) {
 
 Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const PoolOptions& options,
                                                  Report* report) {
-  if (path.empty()) return fail(Status::invalid_argument, report, "the path is empty");
+  TENUTO_TRY(check_paths(options, path, report));
   // Before anything is replayed.
   TENUTO_TRY(check_size_max(options, path, report));
   std::unique_ptr<PoolFile> f(new PoolFile);

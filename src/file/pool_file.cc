@@ -23,6 +23,7 @@
 #include "pm/crc32c.h"
 #include "pm/media.h"
 #include "pm/metadata_key.h"
+#include "pm/not_cancelled.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "pm/trace.h"
@@ -276,6 +277,7 @@ Status PoolFile::health(Report* report) const {
   const auto reason_comes = [this] {
     return poisoned() == Status::ok && journal_ != nullptr && journal_->status() != Status::ok;
   };
+  const NotCancelled whole;
   for (int ms = 0; ms < kReasonMsMax && reason_comes(); ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -316,6 +318,7 @@ Status PoolFile::bad_pages_found(Report* report) const {
 }
 
 void PoolFile::copy_out(PoolOffset o, void* to, std::size_t bytes) const {
+  const NotCancelled whole;
   if (shared_ &&
       ::pread(fd_, to, bytes, static_cast<off_t>(o.value)) == static_cast<ssize_t>(bytes)) {
     return;

@@ -289,6 +289,7 @@ class PoolFile final : public OfProcess {
   Status choose_consistency(const PoolOptions& options, Report* report);
   std::string journal_path(const JournalOptions& options) const;
   JournalExpected expect_journal() const;
+  Status name_is_free(Report* report) const;  // exists | invalid_argument (a link to nothing)
   Status make_journal(const PoolOptions& options, Report* report);
   Status check_old_journal(const std::string& path, Report* report) const;
   Status check_unneeded_journal(const JournalExpected& expected, Report* report) const;

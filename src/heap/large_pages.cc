@@ -83,7 +83,7 @@ void LargePages::stop() {
   }
   wake_.notify_one();
   if (!ended.joinable()) return;
-  ended.join();
+  pm::join(ended);
   file_.drop_prepared();
 }
 

@@ -19,6 +19,7 @@
 #include "heap/heap_state.h"
 #include "heap/morph.h"
 #include "pm/metadata_key.h"
+#include "pm/not_cancelled.h"
 #include "pm/parallel.h"
 #include "pm/plant.h"
 #include "tenuto/ptr.h"
@@ -251,6 +252,7 @@ struct Heap::State::Tracer {
     std::unique_lock lock(mu);
     wanted.fetch_add(1, std::memory_order_relaxed);
     if (given.empty() && working == 0) finish();
+    const pm::NotCancelled whole;
     given_or_done.wait(lock, [this] { return done || !given.empty(); });
     if (given.empty() || failed) return false;
     stack = std::move(given.back());

@@ -109,6 +109,11 @@ class JournalFile final : public OfProcess {
  private:
   JournalFile();
   void let_go() override;
+  // exists: another maker's journal got the name first.
+  static Result<std::unique_ptr<JournalFile>> open_or_make(std::string_view path,
+                                                           std::uint64_t bytes,
+                                                           const Expected& expected,
+                                                           Report* report);
   Status make(std::uint64_t bytes, const Expected& expected, Report* report);
   Status write_zeros(std::uint64_t from, std::uint64_t to, Report* report);
   Status check_file(const Expected& expected, Report* report);

@@ -173,7 +173,7 @@ void Journal::stop() {
     stopping_ = true;
   }
   wake_.notify_all();
-  thread_.join();
+  join(thread_);
 }
 
 // --- use -----------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -20,6 +19,7 @@
 #include <memory>
 
 #include "pm/plant.h"
+#include "pm/size_signal.h"
 #include "pm/unfinished.h"
 #include "tenuto/units.h"
 
@@ -83,6 +83,7 @@ void unlock_file(int fd) {
 }
 
 void close_all(std::initializer_list<int*> fds) {
+  const NotCancelled whole;
   for (int* fd : fds) {
     if (*fd >= 0) ::close(*fd);
     *fd = -1;
@@ -91,6 +92,7 @@ void close_all(std::initializer_list<int*> fds) {
 
 Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_view path,
                      Report* report) {
+  const NoSizeSignal held;
   const auto at = static_cast<off_t>(from);
   const auto bytes = static_cast<off_t>(to - from);
   if (uninterrupted([&] { return ::fallocate(fd, 0, at, bytes); }) == 0) return Status::ok;
@@ -166,6 +168,7 @@ int make_large(void* at, std::size_t bytes) {
 }
 
 MappedBytes mapped_bytes(const void* at, std::size_t bytes) {
+  const NotCancelled whole;
   MappedBytes found;
   const std::unique_ptr<FILE, decltype(&std::fclose)> maps(std::fopen("/proc/self/smaps", "re"),
                                                            &std::fclose);
@@ -199,6 +202,7 @@ namespace {
 
 // What follows `mark` in the first line of the file that has it. Empty: there is none.
 std::string line_after(const std::string& path, std::string_view mark) {
+  const NotCancelled whole;
   const std::unique_ptr<FILE, decltype(&std::fclose)> file(std::fopen(path.c_str(), "re"),
                                                            &std::fclose);
   char line[4096];
@@ -321,6 +325,7 @@ int above_standard(int fd) {
 }  // namespace
 
 int open_file(const std::string& path, int flags, unsigned mode) {
+  const NotCancelled whole;
   return above_standard(::open(path.c_str(), flags | O_CLOEXEC, mode));
 }
 
@@ -372,17 +377,17 @@ void remove_name(const std::string& path, int fd) {
 }
 
 bool sync_directory(const std::string& path) {
-  const int dir = open_file(directory_of(path), O_RDONLY | O_DIRECTORY);
+  int dir = open_file(directory_of(path), O_RDONLY | O_DIRECTORY);
   const bool synced = dir >= 0 && sync_whole(dir);
   const int error = errno;
-  if (dir >= 0) ::close(dir);
+  close_all({&dir});
   errno = error;
   return synced;
 }
 
 std::uint64_t random_id() {
   std::uint64_t id = 0;
-  if (::getrandom(&id, sizeof id, 0) != sizeof id) {
+  if (::syscall(SYS_getrandom, &id, sizeof id, 0) != sizeof id) {
     struct timespec now {};
     ::clock_gettime(CLOCK_REALTIME, &now);
     id = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'007u +

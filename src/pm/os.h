@@ -1,6 +1,6 @@
 // The system calls that a pool file and its journal need, with errno turned into a Status and
 // words. An interrupted call (EINTR) is repeated up to kInterruptionsMax times, so that only an
-// endless stream of signals is an error.
+// endless stream of signals is an error. None is a cancellation point.
 #pragma once
 
 #include <cerrno>
@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "pm/not_cancelled.h"
 #include "tenuto/status.h"
 
 namespace TENUTO_NS::pm {
@@ -19,6 +20,7 @@ inline constexpr unsigned kInterruptionsMax = 100'000;  // of one call
 // Repeats `call` until it is not interrupted.
 template <class F>
 auto uninterrupted(const F& call) {
+  const NotCancelled whole;
   auto rc = call();
   for (unsigned n = 0; rc < 0 && errno == EINTR && n < kInterruptionsMax; ++n) rc = call();
   return rc;
@@ -40,7 +42,8 @@ void unlock_file(int fd);
 void close_all(std::initializer_list<int*> fds);
 
 // Reserves the space of [from, to), so that no store into the mapping can fail for want of space. A
-// shorter file becomes `to` bytes long. full: the file system has no room.
+// shorter file becomes `to` bytes long. full: the file system has no room, or the process may make
+// no larger file (without its signal SIGXFSZ).
 Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_view path,
                      Report* report);
 

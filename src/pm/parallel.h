@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pm/no_memory.h"
+#include "pm/not_cancelled.h"
 #include "pm/thread.h"
 #include "tenuto/abi.h"
 #include "tenuto/status.h"
@@ -29,8 +30,9 @@ Status in_arena(unsigned threads, const Work& work) {
   if (threads == 1) return work(false);
   Status s = Status::ok;
   const bool had = started_threads([&] {
-    // oneTBB may start threads, which work for the program later.
+    // oneTBB may start threads, which work for the program later. It opens files at its first use.
     const MetadataClosed closed;
+    const NotCancelled whole;
     tbb::task_arena arena(threads == 0 ? tbb::task_arena::automatic : static_cast<int>(threads));
     s = arena.execute([&] { return work(true); });
   });
@@ -78,7 +80,7 @@ void waiting_each(std::size_t n, unsigned threads, const F& f) {
     if (!had_thread([&] { others.emplace_back(take); })) break;
   }
   take();
-  for (std::thread& t : others) t.join();
+  for (std::thread& t : others) join(t);
   if (without_memory.load()) throw_bad_alloc();
 }
 

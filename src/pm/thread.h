@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "pm/metadata_key.h"
+#include "pm/not_cancelled.h"
 #include "pm/plant.h"
 #include "tenuto/abi.h"
 
@@ -43,6 +44,12 @@ std::thread new_thread(F f) {
   const SignalsBlocked blocked;
   const MetadataClosed closed;  // the thread calls functions of the program, too
   return std::thread(std::move(f));
+}
+
+// Waits for the end of a thread.
+inline void join(std::thread& t) {
+  const NotCancelled whole;
+  t.join();
 }
 
 // Of the machine, at least 1.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include "pm/not_cancelled.h"
 #include "tenuto/numa.h"
 
 namespace TENUTO_NS::pm {
@@ -71,6 +72,7 @@ bool forbids(const Topology::Policy& p, unsigned system_node) {
 }  // namespace
 
 Topology Topology::read(const std::string& root) {
+  const NotCancelled whole;
   Topology t;
   t.nodes_.clear();
   const std::string folder = root + "/sys/devices/system/node";

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "pm/crc32c.h"
+#include "pm/not_cancelled.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 
@@ -52,6 +53,7 @@ std::string unfinished_name(const std::string& path) {
 
 void remove_unfinished(const std::string& path) {
   if (TENUTO_PLANT("pm_unfinished_files_stay")) return;
+  const NotCancelled whole;
   const std::string base = base_of(path);
   const std::string folder = directory_of(path);
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), ::closedir);

@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "pm/not_cancelled.h"
 #include "tenuto/status.h"
 
 namespace TENUTO_NS::store {
@@ -36,6 +37,7 @@ class Attempts {
     if (us == 0) {
       std::this_thread::yield();
     } else {
+      const pm::NotCancelled whole;
       std::this_thread::sleep_for(std::chrono::microseconds(us));
     }
   }

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "pm/not_cancelled.h"
 #include "store/kv/store_impl.h"
 
 namespace TENUTO_NS {
@@ -71,6 +72,7 @@ std::vector<PoolOffset> Collections::first_leaves(const std::vector<State>& stat
 void Collections::wait_for_readers() {
   make_room();
   for (unsigned i = 0; i < kWaitsMax && ground_.heap.slabs_leaving() != 0; ++i) {
+    const pm::NotCancelled whole;
     std::this_thread::sleep_for(kWait);
     make_room();
   }

@@ -139,7 +139,7 @@ void Reclaimer::stop() {
     ended = std::move(thread_);
   }
   wake_.notify_all();
-  if (ended.joinable()) ended.join();
+  if (ended.joinable()) pm::join(ended);
 }
 
 // --- the parts of Collections for it -------------------------------------------------------------

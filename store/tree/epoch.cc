@@ -5,6 +5,7 @@
 
 #include "pm/assert.h"
 #include "pm/no_memory.h"
+#include "pm/not_cancelled.h"
 #include "pm/plant.h"
 #include "pm/process.h"
 #include "pm/thread_end.h"
@@ -47,6 +48,7 @@ EpochSlot& wait_for_thread_slot() {
   std::unique_lock lock(r.mu);
   for (;;) {
     if (EpochSlot* slot = r.threads.take(); slot != nullptr) return *slot;
+    const pm::NotCancelled whole;
     r.given_back.wait(lock);
   }
 }

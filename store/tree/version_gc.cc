@@ -5,6 +5,7 @@
 #include <new>
 #include <span>
 
+#include "pm/not_cancelled.h"
 #include "pm/plant.h"
 #include "store/tree/tree.h"
 #include "store/tree/versions.h"
@@ -191,6 +192,7 @@ void VersionStore::sweep_all() {
 void VersionStore::shut(bool give_back) {
   std::unique_lock lock(mu_);
   closed_.store(true, std::memory_order_release);
+  const pm::NotCancelled whole;
   swept_.wait(lock, [this] { return sweepers_ == 0; });
   while (oldest_ != nullptr) deactivate(*oldest_);
   while (OldVersion* v = condemned_) {

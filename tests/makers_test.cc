@@ -1,0 +1,77 @@
+// Two that make a pool at one path, where one of them stops between any two steps of its own. The
+// other one makes the pool, uses it and ends meanwhile.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "pm/plant.h"
+#include "support/journal_parts.h"
+#include "support/pool_image.h"
+
+namespace {
+std::function<void()> at_next_space;  // runs once, when the first space of a file is reserved
+}
+
+// Replaces libc's.
+extern "C" int fallocate(int fd, int mode, off_t at, off_t bytes) {
+  if (at_next_space) std::exchange(at_next_space, nullptr)();
+  static const auto real = reinterpret_cast<decltype(&fallocate)>(::dlsym(RTLD_NEXT, "fallocate"));
+  return real(fd, mode, at, bytes);
+}
+
+namespace tenuto::test {
+namespace {
+
+class Makers : public testing::Test {
+ protected:
+  void TearDown() override {
+    at_next_space = nullptr;
+    unplant_all();
+  }
+
+  // Opens the pool, while another process makes it, puts a record, and closes it or is killed.
+  Status open_beside(bool closes) {
+    const StoreOptions options = journalled(paths_);
+    at_next_space = [&] {
+      run_and_kill([&] {
+        Store& s = *new Store(std::move(*Store::open(paths_.pool.str(), options)));
+        return s.put("a", "1") == Status::ok && (!closes || s.close() == Status::ok);
+      });
+      journal_ = read_image(paths_.journal.str());
+    };
+    StoreOptions mine = options;
+    mine.error_if_exists = true;
+    return Store::open(paths_.pool.str(), mine, &report_).error();
+  }
+
+  JournalPaths paths_{"makers"};
+  Bytes journal_;
+  Report report_;
+};
+
+TEST_F(Makers, a_pool_that_was_made_meanwhile_keeps_its_journal) {
+  for (const bool closes : {true, false}) {
+    EXPECT_EQ(open_beside(closes), Status::exists) << report_.text();
+    EXPECT_TRUE(read_image(paths_.journal.str()) == journal_) << closes;
+    Result<Store> s = Store::open(paths_.pool.str(), journalled(paths_), &report_);
+    ASSERT_TRUE(s) << report_.text();
+    EXPECT_EQ(s->contains("a"), Status::ok);
+    EXPECT_EQ(s->close(), Status::ok);
+    ::unlink(paths_.pool.str().c_str());
+    ::unlink(paths_.journal.str().c_str());
+  }
+}
+
+TEST_F(Makers, a_journal_that_is_taken_from_it_is_found) {
+  plant("journal_of_a_new_pool_taken");
+  EXPECT_EQ(open_beside(true), Status::exists) << report_.text();
+  EXPECT_FALSE(read_image(paths_.journal.str()) == journal_);
+}
+
+}  // namespace
+}  // namespace tenuto::test

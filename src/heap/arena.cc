@@ -293,7 +293,7 @@ Slab* Arena::dense_slab(ClassId class_id, Kind kind) {
 // REQUIRES for list to unlist_sparse: mu is held. Of records the slab that was emptied first is
 // filled first: others may get emptier meanwhile.
 void Arena::list(Slab& slab) {
-  if (slab.kind == Kind::record) return list_last(slab);
+  if (slab.kind == Kind::record && wear_ == nullptr) return list_last(slab);
   List& l = list_of(slab);
   slab.prev = slab.sparse ? l.tail : nullptr;
   slab.next = slab.sparse ? nullptr : l.head;

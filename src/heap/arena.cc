@@ -36,7 +36,11 @@ Result<unsigned> Arena::take(ClassId class_id, Kind kind, TakenBlock* out, unsig
         if (kind == Kind::logged) slab = morphed_slab(class_id);
         if (slab == nullptr) slab = new_slab(class_id, kind, &why);
       }
-      if (slab == nullptr) slab = dense_slab(class_id, kind);
+      if (slab == nullptr && kind == Kind::record && !uses_all_ &&
+          !TENUTO_PLANT("heap_full_beside_dense_slabs")) {
+        list_dense();
+        slab = list.head;
+      }
       if (slab == nullptr && kind == Kind::logged) got = take_old(class_id, out, want);
       if (got > 0 && file_.canaries()) {
         TENUTO_TRY(guard_taken(file_, nullptr, kClassBytes[class_id.value], {out, got}));
@@ -217,6 +221,7 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why, const std::uint6
   attach_slab(slab, file_, *frame, header, header.shape.shape());
   place(slab);
   slab.kind = kind;
+  if (kind == Kind::record) uses_all_ = false;  // there is room for new slabs
   slab.in_dram = slab.in_dram || is_derived(kind);
   slab.fill_free_all();
   pages_.set(*frame, owner_of(slab), &slab);
@@ -278,16 +283,14 @@ bool Arena::is_dense(const Slab& slab) const {
          !TENUTO_PLANT("heap_records_fill_single_blocks");
 }
 
-// For a full pool. Cost: a look at all slabs. REQUIRES: mu is held, no slab of the class is listed.
-Slab* Arena::dense_slab(ClassId class_id, Kind kind) {
-  if (kind != Kind::record || TENUTO_PLANT("heap_full_beside_dense_slabs")) return nullptr;
+// Cost: a look at all slabs. REQUIRES: mu is held.
+void Arena::list_dense() {
+  uses_all_ = true;
   for (const auto& slab : slabs_) {
-    if (slab->header == nullptr || slab->kind != kind || slab->class_id != class_id) continue;
-    if (slab->free_count == 0 || slab->leaving.load(std::memory_order_relaxed)) continue;
-    list(*slab);
-    return slab.get();
+    const bool waits = slab->header != nullptr && slab->kind == Kind::record && !slab->listed &&
+                       !slab->leaving.load(std::memory_order_relaxed);
+    if (waits && slab->free_count != 0) list(*slab);
   }
-  return nullptr;
 }
 
 // REQUIRES for list to unlist_sparse: mu is held. Of records the slab that was emptied first is

@@ -10,7 +10,8 @@
 // are on a disk, and each page that a record is stored to is read before and written after. A block
 // that is used again alone costs that for itself. So a slab gives blocks again only when a quarter
 // of it is free: until then no list has it, and the class makes new slabs. Hence at most a quarter
-// of the blocks is free where a class makes a slab. A full pool, and an evacuation, use all.
+// of the blocks is free where a class makes a slab. In a full pool, and in an evacuation, slabs of
+// records are as all others, until there is room for a new one.
 #pragma once
 
 #include <array>
@@ -63,7 +64,7 @@ class Arena {
   // Evacuation (evacuate.cc). After leave() nothing is taken from the slab, and it loses its frame
   // when it is empty. leave() returns false for a slab that cannot be evacuated. stay_all() keeps
   // the slabs that are not empty yet and returns their number.
-  void use_all();  // until stay_all(): also few free blocks of a slab of records
+  void use_all();  // also the few free blocks of dense slabs, until stay_all() or a new slab
   bool leave(Slab& slab);
   unsigned stay_all();
   unsigned count_leaving();
@@ -102,7 +103,7 @@ class Arena {
   void list(Slab& slab);
   void list_last(Slab& slab);
   bool is_dense(const Slab& slab) const;
-  Slab* dense_slab(ClassId class_id, Kind kind);
+  void list_dense();
   void unlist(Slab& slab);
   bool is_sparse(const Slab& slab) const;
   void list_sparse(Slab& slab);

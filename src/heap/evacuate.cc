@@ -23,13 +23,7 @@ namespace TENUTO_NS::heap {
 
 void Arena::use_all() {
   const std::lock_guard lock(mu);
-  uses_all_ = !TENUTO_PLANT("heap_evacuation_beside_dense_slabs");
-  if (!uses_all_) return;
-  for (const auto& slab : slabs_) {
-    const bool waits = slab->header != nullptr && slab->kind == Kind::record && !slab->listed &&
-                       !slab->leaving.load(std::memory_order_relaxed);
-    if (waits && slab->free_count != 0) list(*slab);
-  }
+  if (!TENUTO_PLANT("heap_evacuation_beside_dense_slabs")) list_dense();
 }
 
 bool Arena::leave(Slab& slab) {

@@ -89,7 +89,7 @@ struct EngineKind {
   bool has_media = false;    // --medium applies to it
   // Its data end with the process: a bound, which takes part in nothing that opens again or syncs.
   bool is_volatile = false;
-  bool writes_after_reopen = true;
+  bool writes_after_reopen = true;  // false: after it is opened again it must only read
 };
 
 // All engines, tenuto first. `null` does nothing: its figures are the limit of the client. `bare`

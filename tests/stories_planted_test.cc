@@ -59,6 +59,7 @@ constexpr Mistake kMistakes[] = {
     {"store_order_keeps_a_slot_used_again", "kv_iterator_test", "*slot_that_is_used_again*"},
     {"store_walk_without_new_slots", "kv_iterator_test", "*come_after_a_walk*"},
     {"store_cursor_believes_an_old_bound", "kv_iterator_test", "*turns_anywhere*"},
+    {"store_freed_leaf_prefetched", "kv_iterator_test", "*freed_meanwhile*"},
     {"store_cursor_pins_once", "kv_held_test", "*slow_scan*"},
     {"store_rests_hold_all", "kv_held_test", "*slow_scan*:*iterators_and_views*"},
     {"store_rests_hold_nothing", "kv_held_test", "*iterators_and_views*"},

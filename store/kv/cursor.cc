@@ -197,7 +197,8 @@ void Cursor::prefetch_beyond(std::size_t ahead) const {
     if (ahead + kAhead == leaf_.size()) tree_->leaves().prefetch_leaf(right_.next);
   } else if (ahead == leaf_.size() && thread_epoch_slot != nullptr) {
     const EpochGuard guard;
-    if (is_epoch_still(loaded_in_)) tree_->leaves().prefetch_records(right_.next, kAhead);
+    if (is_epoch_still(loaded_in_) || TENUTO_PLANT("store_freed_leaf_prefetched"))
+      tree_->leaves().prefetch_records(right_.next, kAhead);
   }
 }
 // For an arrival at entry i of a leaf: all that prefetch_ahead() would have prefetched before.

@@ -1,8 +1,6 @@
 // A store on medium journal with its files in memory, for tests.
 #pragma once
 
-#include <sys/stat.h>
-
 #include <cstdint>
 #include <string>
 
@@ -17,12 +15,6 @@ struct JournalPaths {
   TempPath pool;
   TempPath journal;
 };
-
-// The bytes that the file takes. 0: there is none.
-inline std::uint64_t blocks_on_disk(const std::string& path) {
-  struct stat st {};
-  return ::stat(path.c_str(), &st) == 0 ? static_cast<std::uint64_t>(st.st_blocks) * 512 : 0;
-}
 
 // With sync_every_ms = 0 only syncs and a full journal cause commits.
 inline StoreOptions journalled(const JournalPaths& paths, unsigned sync_every_ms = 0) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,12 +36,7 @@ class KvFixture : public testing::Test {
     EXPECT_TRUE(s) << report_.text();
     return std::move(*s);
   }
-  // The bytes that the file takes. 0: there is none.
-  std::uint64_t disk_bytes() const {
-    struct stat st {};
-    return ::stat(path_.str().c_str(), &st) == 0 ? static_cast<std::uint64_t>(st.st_blocks) * 512
-                                                 : 0;
-  }
+  std::uint64_t disk_bytes() const { return blocks_on_disk(path_.str()); }
   static void expect_valid(const Store& s) {
     Report r;
     EXPECT_EQ(s.validate(&r), Status::ok) << r.text();

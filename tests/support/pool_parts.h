@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <memory>
@@ -14,6 +15,12 @@
 #include "heap/heap.h"
 
 namespace tenuto::test {
+
+// The bytes that the file takes. 0: there is none.
+inline std::uint64_t blocks_on_disk(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 ? static_cast<std::uint64_t>(st.st_blocks) * 512 : 0;
+}
 
 // A path in shared memory, of a pool file. It and its journal are unlinked before and afterwards.
 class TempPath {

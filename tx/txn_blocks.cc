@@ -1,5 +1,5 @@
 // The blocks that a transaction allocates, takes over and frees. Its commit and its abort are in
-// txn.cc.
+// txn_commit.cc.
 #include <cstring>
 
 #include "pm/metadata_key.h"

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "pm/media.h"
+#include "pm/plant.h"
 #include "support/tx_parts.h"
 
 namespace tenuto {
@@ -200,6 +201,45 @@ TEST_F(TxAllocTest, a_range_beside_a_cancelled_block_is_still_flushed) {
     const std::uint64_t before = pm::thread_model_counts().lines;
     ASSERT_EQ(tx.commit(), Status::ok);
     EXPECT_EQ(pm::thread_model_counts().lines - before, 2u) << "the neighbour, the commit record";
+  }
+}
+
+// Its bit is durable with the second free. But only the third one's commit record says so.
+TEST_F(TxAllocTest, the_block_of_a_free_alone_waits_for_the_second_commit_after_it) {
+  for (const char* const planted : {"", "tx_one_free_releases_the_one_before"}) {
+    void* block[3];
+    ASSERT_EQ(parts_.run([&](Transaction& tx) {
+      for (void*& b : block) {
+        const Result<void*> made = tx.alloc(4096);
+        if (!made) return made.error();
+        b = *made;
+      }
+      return Status::ok;
+    }),
+              Status::ok);
+    const auto is_handed_out = [&] {
+      const PoolOffset first = parts_.file->offset_of(block[0]);
+      std::vector<PoolOffset> taken;  // the whole pool, if it is not handed out
+      while (taken.empty() || taken.back() != first) {
+        const Result<heap::Block> more = parts_.heap->reserve(4096, heap::Kind::logged);
+        if (!more) break;
+        taken.push_back(more->offset);
+      }
+      const bool found = !taken.empty() && taken.back() == first;
+      for (const PoolOffset b : taken) parts_.heap->release(b);
+      return found;
+    };
+    if (*planted != 0) plant(planted);
+    for (std::size_t i = 0; i < 2; ++i) {
+      ASSERT_EQ(parts_.run([&](Transaction& tx) { return tx.free(block[i]); }), Status::ok);
+    }
+    unplant_all();
+    const tx::TxLine& line = tx::tx_line(*parts_.lanes->all()[0]);
+    EXPECT_EQ(line.frees_done.number() + 2, line.committed.number());
+    EXPECT_EQ(is_handed_out(), *planted != 0);
+    ASSERT_EQ(parts_.run([&](Transaction& tx) { return tx.free(block[2]); }), Status::ok);
+    EXPECT_TRUE(is_handed_out());
+    parts_.engine->mine().drain();
   }
 }
 

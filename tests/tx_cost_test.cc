@@ -231,6 +231,20 @@ TEST(TxCostTest, allocation_and_free_ride_on_the_same_three_fences) {
               Status::ok);
   }
   int n = 0;
+  void* alone[32];
+  ASSERT_EQ(b.parts.run([&](Transaction& tx) {
+    for (void*& block : alone) {
+      const Result<void*> fresh = tx.alloc(64);
+      if (!fresh) return fresh.error();
+      block = *fresh;
+    }
+    return Status::ok;
+  }),
+            Status::ok);
+  // Entry, transaction line, and the bit of the free before.
+  EXPECT_COST(b.measure("free 64 B alone", [&](Transaction& tx) { return tx.free(alone[n++]); }), 1,
+              3);
+  n = 0;
   // Two entries, link, transaction line, and the freed bit, which is flushed under a later fence.
   EXPECT_COST(b.measure("free + add 8 B + unlink",
                         [&](Transaction& tx) {

@@ -41,6 +41,7 @@ constexpr Fence kReady = {"undo entries", "in-place stores"};
 constexpr Fence kLateAlloc = {"last entries", "allocation bits"};
 constexpr Fence kData = {"modified data", "commit record"};
 constexpr Fence kCommit = {"commit record", "freed bits"};
+constexpr Fence kOneFree = {"one free and its commit record", "freed bits"};
 constexpr Fence kRestored = {"restored bytes", "retirement"};
 constexpr Fence kRetired = {"retirement", "locks and blocks"};
 constexpr Fence kDrain = {"freed bits", "drained mark"};
@@ -97,6 +98,10 @@ TEST(tx_crash, what_a_savepoint_undoes_has_no_effect) {
   expect_sound(kSavepoints, {kReady, kData, kCommit});
 }
 
+TEST(tx_crash, a_free_alone_is_done_or_not_done) {
+  expect_sound(kOneFrees, {kOneFree, kData, kCommit, kRestored});
+}
+
 TEST(tx_crash, lanes_need_no_common_order) {
   expect_sound(kLanes, {kReady, kData, kCommit, kRestored, kRetired});
 }
@@ -109,10 +114,10 @@ TEST(tx_crash, every_dropped_fence_is_found) {
     Fence fence;
     const Script* script;
     std::size_t recovery_states = 5;
-  } drops[] = {{kReady, &kTransfers},     {kData, &kTransfers},  {kCommit, &kTransfers},
-               {kLateAlloc, &kBlocks},    {kRestored, &kAborts}, {kRetired, &kAborts},
-               {kDrain, &kBlocks},        {kFrame, &kOverflow},  {kTrim, &kReusedFrame},
-               {kUndone, &kTransfers, 20}};
+  } drops[] = {{kReady, &kTransfers},      {kData, &kTransfers},  {kCommit, &kTransfers},
+               {kLateAlloc, &kBlocks},     {kRestored, &kAborts}, {kRetired, &kAborts},
+               {kDrain, &kBlocks},         {kFrame, &kOverflow},  {kTrim, &kReusedFrame},
+               {kUndone, &kTransfers, 20}, {kOneFree, &kOneFrees}};
   for (const auto& d : drops) {
     bool found = false;
     for (std::uint64_t seed = 1; seed <= 4 && !found; ++seed) {

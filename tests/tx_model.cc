@@ -25,6 +25,13 @@ std::vector<Case<TxProtocol>> cases() {
   TxConfig three_overflow = three;
   three_overflow.area_lines = 2;
   three_overflow.frames = 2;
+  TxConfig frees = two;
+  frees.held = 3;
+  frees.blocks = 3;
+  frees.values = frees.dests = 1;
+  TxConfig frees_alone = frees;
+  frees_alone.values = frees_alone.dests = 0;
+  frees_alone.aborts = false;
   TxConfig scarce = two;
   scarce.blocks = 1;
   scarce.drains = false;
@@ -35,6 +42,12 @@ std::vector<Case<TxProtocol>> cases() {
       {"whole transactions, all outcomes", two, {.exhaustive = true, .operations = 3}},
       {"whole transactions, commits", commits, {.exhaustive = true, .operations = 4}},
       {"overflow into frames", overflow, {.exhaustive = true, .operations = 3}},
+      {"frees alone", frees_alone, {.exhaustive = true, .operations = 7}},
+      {"frees and others", frees, {.exhaustive = true, .operations = 3}},
+      {"frees alone, one switch",
+       frees_alone,
+       {.exhaustive = true, .steps = true, .operations = 5, .preemptions = 1}},
+      {"random steps, frees", frees, random_steps(9, 260, 300)},
       {"two values in a line", packed, {.exhaustive = true, .operations = 2, .images_max = 5'000}},
       {"steps, two switches",
        two,
@@ -47,7 +60,7 @@ std::vector<Case<TxProtocol>> cases() {
 
 TEST(TxModel, every_crash_leaves_whole_transactions) {
   expect_no_failure(cases(), 1'000);
-  EXPECT_EQ(TxProtocol::mistakes().size(), 21u);
+  EXPECT_EQ(TxProtocol::mistakes().size(), 24u);
 }
 
 class TxModelMistakes : public testing::TestWithParam<const char*> {};

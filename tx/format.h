@@ -57,7 +57,7 @@ constexpr std::uint64_t salt_of(LaneId lane, WordPlace place, std::size_t index 
 // The transaction line (lane line kLaneTxLine). Its stores become durable in program order, and
 // `committed` is always stored last.
 //     frees_done <= committed + 1                                                          (T1)
-//     committed <= frees_done + 1 at every commit: two areas are enough                    (T2)
+//     the bits of frees up to committed - 2 are durably clear: two areas are enough        (T2)
 struct alignas(kLineBytes) TxLine {
   SealedWord committed;          // the last sequence that ended, by commit or by abort
   SealedWord frees_done;         // blocks freed up to this sequence have durably clear bits

@@ -16,6 +16,16 @@
 // A commit stores frees_done = s if s freed nothing, else s - 1. The fence before T made the clear
 // bits of s - 1 durable. Until then the entries of s - 1 stayed readable, in the other area.
 //
+// One free and nothing else has one fence:
+//   free's entry of s; bits of s - 1; T: frees_done = s - 2, committed = s
+//   |  one free and its commit record | freed bits
+// Before this fence a crash may leave T without the entry, or the entry without T. Either means
+// that nothing was freed, and that s is used up; only both together mean the free. So they need no
+// order. (Two frees do: a crash could leave T and one of their entries.) As the bits of s - 1 may
+// come later than T, T does not say that they are durable. Their blocks stay in limbo, as
+// older_limbo_, until the next T says so. But then they are durable, so the next transaction may
+// overwrite the entries of s - 1. If s - 1 freed nothing, frees_done = s - 1.
+//
 // Abort: old bytes stored back, flushed | T: frees_done = s, committed = s | blocks and locks
 // given back. Why a crash at any point of it is harmless:
 //   - Until T is durable, recovery undoes s itself. Storing the same bytes twice is harmless. The
@@ -217,7 +227,7 @@ Status Txn::on_end(std::function<void(bool)> f) {
 
 void Txn::trim(std::size_t keep) {
   const pm::MetadataOpen open;
-  TENUTO_ASSERT(depth_ == 0 && limbo_.empty());
+  TENUTO_ASSERT(depth_ == 0 && !in_limbo());
   log_.trim(keep);
   if (keep == 0) decisions_.trim();
   stats_.decisions.store(decisions_.waiting(), std::memory_order_relaxed);

@@ -128,7 +128,7 @@ class Txn {
   void abandon();
 
   // Makes the blocks in limbo durably free and gives them to the heap. They are those that the
-  // previous transaction freed. Allowed inside a transaction. Cost: two fences if there are any.
+  // last two transactions freed. Allowed inside a transaction. Cost: two fences if there are any.
   void drain();
   // Gives back the log frames behind the first `keep` of each area. REQUIRES: no transaction is
   // open, and limbo is empty.
@@ -162,11 +162,15 @@ class Txn {
   void flush_modified(bool new_blocks);
   void write_header(std::uint64_t frees_done, std::uint64_t committed);
   void release_limbo();
+  bool in_limbo() const { return !limbo_.empty() || !older_limbo_.empty(); }
+  bool is_one_free() const;
+  void commit_one_free();
   void commit_outermost();
   void store_bits();
   void clear_bits();
   void store_record();
   void finish_commit();
+  void keep_in_limbo();
   void store_waiting();
   void entries_durable();
   void take_over(PoolOffset block, std::uint64_t bytes, bool typed);
@@ -216,8 +220,9 @@ class Txn {
     also_sync_ = false;
   }
   Decisions decisions_;
-  std::vector<heap::Block> limbo_;  // freed by transaction committed_; their bits are stored
-  pm::DirtyLines dirty_;            // the lines of these bits
+  std::vector<heap::Block> limbo_;        // freed by transaction committed_; their bits are stored
+  std::vector<heap::Block> older_limbo_;  // freed by the one before; their bits are durable
+  pm::DirtyLines dirty_;                  // the lines of bits that may not be durable
   std::uint64_t limbo_bytes_ = 0;
   struct HeldLock {
     void* mutex;

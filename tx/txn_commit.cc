@@ -55,8 +55,10 @@ void Txn::write_header(std::uint64_t frees_done, std::uint64_t committed) {
 }
 
 void Txn::release_limbo() {
-  for (const heap::Block& b : limbo_) heap_.release(b.offset);
-  limbo_.clear();
+  for (std::vector<heap::Block>* const blocks : {&older_limbo_, &limbo_}) {
+    for (const heap::Block& b : *blocks) heap_.release(b.offset);
+    blocks->clear();
+  }
   limbo_bytes_ = 0;
 }
 
@@ -72,6 +74,7 @@ void Txn::commit_outermost() {
     return;
   }
   heap_.fence_thread();  // Consistency::gc: what this transaction may rely on
+  if (is_one_free()) return commit_one_free();
   const std::uint64_t s = log_.sequence();
   if (!fields_.empty() && !TENUTO_PLANT("tx_fields_stored_after_the_commit_record")) {
     static_cast<void>(ready());
@@ -84,6 +87,25 @@ void Txn::commit_outermost() {
   store_record();
   fence("commit record", "freed bits");
   finish_commit();
+}
+
+// One free is all that was logged, and nothing else has to be flushed.
+bool Txn::is_one_free() const { return log_.size() == 1 && freed_.size() == 1 && added_.empty(); }
+
+void Txn::commit_one_free() {
+  const std::uint64_t s = log_.sequence();
+  const bool early = TENUTO_PLANT("tx_one_free_promises_bits_of_its_fence");
+  write_header(limbo_.empty() || early ? s - 1 : s - 2, s);
+  dirty_.fence("one free and its commit record", "freed bits");
+  committed_ = s;
+  if (TENUTO_PLANT("tx_one_free_releases_the_one_before")) release_limbo();
+  for (const heap::Block& b : older_limbo_) {
+    heap_.release(b.offset);
+    limbo_bytes_ -= b.bytes;
+  }
+  older_limbo_.clear();
+  older_limbo_.swap(limbo_);
+  keep_in_limbo();
 }
 
 // REQUIRES: all entries are durable.
@@ -113,6 +135,11 @@ void Txn::finish_commit() {
     transient(file_.at<void>(b.offset), b.bytes);
     if (!TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(b.offset);
   }
+  keep_in_limbo();
+}
+
+// REQUIRES: the commit record is durable, limbo_ is empty.
+void Txn::keep_in_limbo() {
   for (const heap::Block& b : freed_) {
     if (!TENUTO_PLANT("tx_bits_freed_before_commit")) dirty_.add(heap_.mark_free(b.offset));
     limbo_bytes_ += b.bytes;
@@ -162,7 +189,7 @@ void Txn::roll_back() {
 
 void Txn::drain() {
   const pm::MetadataOpen open;
-  if (limbo_.empty()) return;
+  if (!in_limbo()) return;
   dirty_.fence("freed bits", "drained mark");
   TxLine& line = tx_line(lane_);
   const std::uint64_t salt = salt_of(lane_.id, WordPlace::frees_done);

@@ -140,7 +140,7 @@ void Txn::end_state(bool committed) noexcept {
   }
   if (log_.frames() != 0) {
     if (log_.frames() > kAreas * kFramesKept) drain();
-    if (limbo_.empty()) trim(kFramesKept);
+    if (!in_limbo()) trim(kFramesKept);
     stats_.frames.store(log_.frames(), std::memory_order_relaxed);
   }
 }

@@ -1,6 +1,7 @@
 // Transactions over objects in a pool. An undo log makes a group of in-place stores, allocations
 // and frees atomic. A transaction costs three fences when all ranges are added before the first
-// store, and none when nothing was added, allocated or freed (tx/README.md has the protocol).
+// store, one when a single free is all, and none when nothing was added, allocated or freed
+// (tx/README.md has the protocol).
 //
 //   pool.run([&](Transaction& tx) {
 //     TENUTO_TRY(tx.add(account.balance));
@@ -206,8 +207,8 @@ class TENUTO_API Transaction {
   // aborted) | corrupt, io, read_only (the pool turned read-only before, and everything is rolled
   // back) | io (a page or the journal failed during the commit: committed, but not known to be
   // durable; see Pool::health) | forked. Cost: two fences besides those of add and ready, one more
-  // if something was logged after the last of these, and none when nothing was added, allocated or
-  // freed.
+  // if something was logged after the last of these; one when a single free is all, and none when
+  // nothing was added, allocated or freed.
   Status commit();
   // The same, with this durability instead of PoolOptions::durability.
   Status commit(Durability durability);

@@ -16,7 +16,9 @@ class TxProtocol : public TxState {
 
   std::vector<TxOp> possible(std::size_t t) const {
     std::vector<TxOp> ops;
-    const auto value_free = [&](std::size_t i) { return value_owner_[i] == kNobody; };
+    const auto value_free = [&](std::size_t i) {
+      return i < c_.values && value_owner_[i] == kNobody;
+    };
     const Word area = log_area(m_.load(lane_at(t)) + 1);
     const auto add = [&](TxKind kind, std::size_t d) {
       const bool overflow = entries_needed(kind) > c_.area_lines;
@@ -32,6 +34,8 @@ class TxProtocol : public TxState {
       add(TxKind::two_in_turn, kNobody);
     }
     if (value_free(0) && !free_.empty()) add(TxKind::cancel, kNobody);
+    if (held_.size() < c_.held && !free_.empty()) add(TxKind::hold, kNobody);
+    if (block_to_free() != 0) add(TxKind::free_held, kNobody);
     for (std::size_t d = 0; d < c_.dests; ++d) {
       if (dest_owner_[d] != kNobody) continue;
       if (dest_[d] == 0 && !free_.empty()) {
@@ -43,8 +47,9 @@ class TxProtocol : public TxState {
     }
     if (!c_.drains) return ops;
     const auto drainable = [&](std::size_t lane) {
-      return !running_[lane].on && (!limbo_[lane].empty() || m_.load(lane_at(lane) + 2) != 0 ||
-                                    m_.load(lane_at(lane) + 3) != 0);
+      return !running_[lane].on &&
+             (!limbo_[lane].empty() || !older_limbo_[lane].empty() ||
+              m_.load(lane_at(lane) + 2) != 0 || m_.load(lane_at(lane) + 3) != 0);
     };
     if (drainable(t)) ops.push_back({TxKind::drain, TxOutcome::commit, kNobody});
     if (drainable((t + 1) % c_.threads))
@@ -82,9 +87,11 @@ class TxProtocol : public TxState {
     }
     r.dest = op.dest;
     r.cancelled = op.kind == TxKind::cancel;
+    r.free_alone = op.kind == TxKind::free_held;
+    if (r.free_alone) r.old_block = block_to_free();
     if (op.kind == TxKind::free_unlink || op.kind == TxKind::replace) r.old_block = dest_[op.dest];
     if (op.kind == TxKind::alloc_link || op.kind == TxKind::late_alloc ||
-        op.kind == TxKind::replace || op.kind == TxKind::cancel) {
+        op.kind == TxKind::replace || op.kind == TxKind::cancel || op.kind == TxKind::hold) {
       r.new_block = *free_.begin();
       free_.erase(free_.begin());
     }
@@ -173,6 +180,13 @@ class TxProtocol : public TxState {
         return "value " + std::to_string(i) + " lost or rolled back";
     }
     std::vector<int> named(c_.blocks + 1, 0);
+    for (const std::size_t b : held_) named[b] += 1;
+    // Alone it is done or not done once its commit record is stored.
+    for (const TxRunning& r : running_) {
+      if (!r.on || !r.may_commit || !r.writes.empty()) continue;
+      const std::size_t b = r.new_block + r.old_block;
+      named[b] = image[bitmap_at()] >> b & 1;
+    }
     for (std::size_t d = 0; d < c_.dests; ++d) {
       if (image[dest_at(d)] != dests[d])
         return "dest " + std::to_string(d) + " lost or rolled back";
@@ -197,7 +211,16 @@ class TxProtocol : public TxState {
  private:
   std::size_t log_area(Word sequence) const { return planted<"one_log_area">() ? 0 : sequence & 1; }
   static std::size_t entries_needed(TxKind kind) {
-    return kind == TxKind::one_value ? 1 : kind == TxKind::replace ? 4 : 2;
+    const bool one = kind == TxKind::one_value || kind == TxKind::hold || kind == TxKind::free_held;
+    return one ? 1 : kind == TxKind::replace ? 4 : 2;
+  }
+  // A held block that no other thread is freeing; 0: there is none.
+  std::size_t block_to_free() const {
+    for (const std::size_t b : held_) {
+      const auto frees = [b](const TxRunning& r) { return r.free_alone && r.old_block == b; };
+      if (std::none_of(running_.begin(), running_.end(), frees)) return b;
+    }
+    return 0;
   }
 
   void put_entry(Plan& p, std::size_t t, EntryKind kind, std::size_t target, Word old) {
@@ -264,6 +287,7 @@ class TxProtocol : public TxState {
       return;
     }
     for (const TxWritten& w : r.writes) put_entry(p, t, kUndo, w.word, w.old);
+    if (r.free_alone && commits) return;
     ready();
     if (op.kind == TxKind::late_alloc) {
       put_entry(p, t, kAlloc, r.new_block, 0);
@@ -273,8 +297,39 @@ class TxProtocol : public TxState {
     for (const TxWritten& w : r.writes) put_data(p, w, commits);
   }
 
+  // One fence for the entry, the bits of the transaction before, and the commit record.
+  void put_commit_one_free(Plan& p, std::size_t t) {
+    const TxRunning& r = running_[t];
+    const std::size_t at = lane_at(t);
+    const bool early = planted<"one_free_promises_bits_of_its_fence">();
+    const Word done = limbo_[t].empty() || early ? r.sequence - 1 : r.sequence - 2;
+    p.store(at + 1, done);
+    p.then([this, t] { running_[t].may_commit = true; });
+    p.store_and_flush(at, r.sequence);
+    if (!planted<"one_free_unfenced">()) p.fence();  // one free and its record | freed bits
+    p.then([this, t] {
+      if (planted<"one_free_releases_the_one_before">()) release_limbo(t);
+      release_older_limbo(t);
+      older_limbo_[t].swap(limbo_[t]);
+    });
+    put_freed_bit(p, t);
+    p.then([this, t] { end(t, true); });
+  }
+
+  void put_freed_bit(Plan& p, std::size_t t) {
+    put_bit(p, running_[t].old_block, false);
+    p.then([this, t, b = running_[t].old_block] {
+      if (planted<"no_limbo">()) {
+        free_.insert(b);
+      } else {
+        limbo_[t].push_back(b);
+      }
+    });
+  }
+
   void put_commit(Plan& p, std::size_t t) {
     const TxRunning& r = running_[t];
+    if (r.free_alone) return put_commit_one_free(p, t);
     const std::size_t at = lane_at(t);
     if (r.new_block != 0 && !r.cancelled) put_bit(p, r.new_block, true);
     if (!planted<"data_with_commit_record">()) p.fence();  // data and bits | commit record
@@ -291,16 +346,7 @@ class TxProtocol : public TxState {
         free_.insert(now.new_block);
       }
     });
-    if (r.old_block != 0) {
-      put_bit(p, r.old_block, false);
-      p.then([this, t, b = r.old_block] {
-        if (planted<"no_limbo">()) {
-          free_.insert(b);
-        } else {
-          limbo_[t].push_back(b);
-        }
-      });
-    }
+    if (r.old_block != 0) put_freed_bit(p, t);
     p.then([this, t] { end(t, true); });
   }
 

@@ -4,6 +4,7 @@
 // them. tx_protocol.h has the steps, and tx_model.cc the cases that are run.
 #pragma once
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct TxConfig {
   std::size_t threads = 2, values = 2, dests = 2, blocks = 2;
   std::size_t area_lines = 4;  // of each undo area
   std::size_t frames = 0;      // overflow frames, of area_lines each
+  std::size_t held = 0;        // so many blocks may be allocated without a destination
   bool values_share_line = false;
   bool aborts = true, drains = true;
   const char* plant = nullptr;
@@ -33,6 +35,8 @@ enum class TxKind {
   free_unlink,  // free, add dest, unlink
   replace,      // free the dest's block, alloc another, link, add x0
   cancel,       // alloc, free it again, add x0
+  hold,         // alloc, and nothing else
+  free_held,    // free, and nothing else
   drain,        // the lane's own limbo and frames
   drain_idle,   // those of the next thread's lane, while that thread does not use it
 };
@@ -57,6 +61,7 @@ struct TxRunning {
   std::size_t dest = kNobody;
   std::size_t new_block = 0, old_block = 0;
   bool cancelled = false;
+  bool free_alone = false;
 };
 
 class TxState : public Protocol<class TxProtocol, TxConfig, TxRunning> {
@@ -77,6 +82,12 @@ class TxState : public Protocol<class TxProtocol, TxConfig, TxRunning> {
     }
     running_.assign(c_.threads, {});
     limbo_.assign(c_.threads, {});
+    older_limbo_.assign(c_.threads, {});
+    held_.clear();
+    for (std::size_t b = 1; b <= c_.blocks && adopt; ++b) {
+      const bool named = std::find(dest_.begin(), dest_.end(), b) != dest_.end();
+      if ((m_.load(bitmap_at()) >> b & 1) != 0 && !named) held_.insert(b);
+    }
     value_owner_.assign(c_.values, kNobody);
     dest_owner_.assign(c_.dests, kNobody);
     free_.clear();
@@ -94,9 +105,11 @@ class TxState : public Protocol<class TxProtocol, TxConfig, TxRunning> {
     Hash h;
     for (const Word v : value_) h.add(v);
     for (const Word d : dest_) h.add(d);
+    for (const std::size_t b : held_) h.add(b);
     for (const TxRunning& r : running_) {
       h.add(r.on ? (r.may_commit ? 2 : 1) : 0);
       if (!r.on) continue;
+      if (r.writes.empty()) h.add(r.new_block << 8 | r.old_block);
       for (const TxWritten& w : r.writes) {
         h.add(w.word);
         h.add(w.now);
@@ -106,8 +119,9 @@ class TxState : public Protocol<class TxProtocol, TxConfig, TxRunning> {
   }
 
   std::string name_of(const TxOp& op) const {
-    static const char* const kKinds[] = {"one",  "two",     "in turn", "alloc", "late alloc",
-                                         "free", "replace", "cancel",  "drain", "drain idle"};
+    static const char* const kKinds[] = {"one",        "two",       "in turn", "alloc",
+                                         "late alloc", "free",      "replace", "cancel",
+                                         "hold",       "free held", "drain",   "drain idle"};
     static const char* const kOutcomes[] = {"", ", aborts late", ", aborts"};
     const std::string dest = op.dest == kNobody ? "" : " " + std::to_string(op.dest);
     return kKinds[static_cast<int>(op.kind)] + dest + kOutcomes[static_cast<int>(op.outcome)];
@@ -152,8 +166,13 @@ class TxState : public Protocol<class TxProtocol, TxConfig, TxRunning> {
   }
 
   void release_limbo(std::size_t lane) {
+    release_older_limbo(lane);
     for (const std::size_t b : limbo_[lane]) free_.insert(b);
     limbo_[lane].clear();
+  }
+  void release_older_limbo(std::size_t lane) {
+    for (const std::size_t b : older_limbo_[lane]) free_.insert(b);
+    older_limbo_[lane].clear();
   }
 
   void end(std::size_t t, bool committed) {
@@ -161,6 +180,8 @@ class TxState : public Protocol<class TxProtocol, TxConfig, TxRunning> {
     for (const std::size_t v : r.values) value_owner_[v] = kNobody;
     if (r.dest != kNobody) dest_owner_[r.dest] = kNobody;
     if (committed) {
+      if (r.writes.empty() && r.new_block != 0) held_.insert(r.new_block);
+      if (r.free_alone) held_.erase(r.old_block);
       for (const TxWritten& w : r.writes) {
         for (const std::size_t v : r.values) {
           if (w.word == value_at(v)) value_[v] = w.now;
@@ -173,9 +194,9 @@ class TxState : public Protocol<class TxProtocol, TxConfig, TxRunning> {
 
   std::vector<Word> value_, dest_;  // what must be durable
   Word next_value_ = 100;
-  std::vector<std::vector<std::size_t>> limbo_;
+  std::vector<std::vector<std::size_t>> limbo_, older_limbo_;
   std::vector<std::size_t> value_owner_, dest_owner_;
-  std::set<std::size_t> free_, frames_;
+  std::set<std::size_t> free_, frames_, held_;
 };
 
 }  // namespace tenuto_model

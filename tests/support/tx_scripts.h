@@ -50,6 +50,15 @@ inline const Script kLanes = {{Op::link_many, 0},    {Op::unlink_many, 0}, {Op::
                               {Op::cancel_many, 0},  {Op::link_large, 1},  {Op::transfer, 1},
                               {Op::abort_stores, 0}, {Op::unlink, 1},      {Op::link_large, 0}};
 
+// Frees that are a transaction each, and others between them. Lane 1 uses the memory again.
+inline const Script kOneFrees = [] {
+  Script s = {{Op::hold_many, 0}, {Op::free_held, 0}, {Op::free_held, 0}, {Op::unlink, 0}};
+  for (int i = 0; i < 10; ++i) s.push_back({Op::free_held, 0});
+  for (const Op op : {Op::link_large, Op::link_large, Op::free_held}) s.push_back({op, 1});
+  s.insert(s.end(), {{Op::free_held, 0}, {Op::abort_stores, 0}, {Op::free_held, 0}, {Op::link, 0}});
+  return s;
+}();
+
 // Lane 1 uses the memory of blocks that an open transaction of lane 0 made and freed.
 inline const Script kCancelled = {{Op::cancel_many, 0}, {Op::link_large, 1}, {Op::transfer, 0}};
 

@@ -81,6 +81,12 @@ void WorldState::apply(Op op, std::uint64_t choice) {
     case Op::unlink_many:
       many = 0;
       break;
+    case Op::hold_many:
+      held += World::kMany;
+      break;
+    case Op::free_held:
+      held -= 1;
+      break;
     case Op::part_undone:
       word[p.a] += 1;
       word[p.b] += 2;
@@ -252,6 +258,12 @@ Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldS
     case Op::unlink_many:
       for (auto& dest : w.many) TENUTO_TRY(set_dest(tx, dest, kLargeBytes, after.many, false));
       return Status::ok;
+    case Op::hold_many:
+      for (std::size_t i = 0; i < World::kMany; ++i) {
+        const Result<void*> block = tx.alloc(kLargeBytes, {.type = kHeldType});
+        if (!block) return block.error();
+      }
+      return Status::ok;
     case Op::cancel:
       TENUTO_TRY(put(tx, w.word[p.a], after.word[p.a]));
       return cancel(tx, 1, 64);
@@ -313,6 +325,7 @@ Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldS
       w.slot[w.used - 1] = 99;
       return Status::aborted;
     case Op::link_adopted:
+    case Op::free_held:
     case Op::cancel_many:
     case Op::drain:
     case Op::sparse:
@@ -342,6 +355,14 @@ Status link_adopted(TxParts& p, World& w, std::uint64_t choice, const WorldState
 
 Status cancel_many(Transaction& tx) { return cancel(tx, World::kMany, kLargeBytes); }
 
+std::vector<PoolOffset> blocks_of_type(TxParts& p, std::uint64_t type) {
+  std::vector<PoolOffset> all;
+  for (PoolOffset o = p.heap->find_typed({0}, type); o; o = p.heap->find_typed(o + 1, type)) {
+    all.push_back(o);
+  }
+  return all;
+}
+
 Status perform(TxParts& p, World& w, Op op, std::uint64_t choice, const WorldState& after) {
   if (op == Op::drain) {
     p.engine->mine().drain();
@@ -351,6 +372,10 @@ Status perform(TxParts& p, World& w, Op op, std::uint64_t choice, const WorldSta
   if (op == Op::sparse) {
     const auto none = p.heap->reserve(p.file->bytes() - (1u << 20), heap::Kind::logged);
     return !none && none.error() == Status::full ? Status::ok : Status::invalid_argument;
+  }
+  if (op == Op::free_held) {
+    void* const held = p.file->at<void>(blocks_of_type(p, kHeldType).at(0));
+    return p.run([&](Transaction& tx) { return tx.free(held); });
   }
   if (op == Op::link_adopted) return link_adopted(p, w, choice, after);
   const Status s = p.run([&](Transaction& tx) { return body(tx, w, op, choice, after); });

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "support/tx_parts.h"
 #include "support/tx_world.h"
 
 namespace tenuto::test {
 
-inline constexpr std::uint64_t kTypes = 3;  // of blocks
+inline constexpr std::uint64_t kTypes = 3;              // of blocks that something points to
+inline constexpr std::uint64_t kHeldType = kTypes + 1;  // of those that nothing points to
+
+std::vector<PoolOffset> blocks_of_type(TxParts& p, std::uint64_t type);
 
 // Makes and frees so many extents that freed ones are reused at once.
 Status cancel_many(Transaction& tx);

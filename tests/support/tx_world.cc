@@ -106,15 +106,12 @@ namespace {
 // A walk by type shows exactly the blocks of the state.
 bool types_are_right(TxParts& p, const World& w, const WorldState& state) {
   for (std::uint64_t type = 1; type <= kTypes; ++type) {
-    std::vector<PoolOffset> want, shown;
+    std::vector<PoolOffset> want;
     for (std::size_t d = 0; d < World::kDests; ++d) {
       if (state.type[d] == type) want.push_back(p.file->offset_of(w.dest[d].get()));
     }
     std::sort(want.begin(), want.end());
-    for (PoolOffset o = p.heap->find_typed({0}, type); o; o = p.heap->find_typed(o + 1, type)) {
-      shown.push_back(o);
-    }
-    if (shown != want) return false;
+    if (blocks_of_type(p, type) != want) return false;
   }
   return true;
 }
@@ -133,7 +130,7 @@ std::string TxCrash::check_blocks(TxParts& p, const World& w, const WorldState& 
   for (const auto& dest : w.many) {
     if (missing(dest)) return "a reachable block is free";
   }
-  if (p.allocated_blocks().size() != named) return "a block leaked";
+  if (p.allocated_blocks().size() != named + state.held) return "a block leaked";
   if (!types_are_right(p, w, state)) return "other blocks of a type than there are";
   if (p.heap->validate(&p.report) != Status::ok) return "heap: " + p.report.text();
   if (p.engine->validate(&p.report) != Status::ok) return "tx: " + p.report.text();
@@ -163,8 +160,9 @@ std::string TxCrash::check(const CrashImage& image) const {
   if (p.open(image.path(), tiny()) != Status::ok) return "open: " + p.report.text();
   const World& w = p.get_root<World>(0);
   const WorldState* found = nullptr;
+  const std::size_t held = blocks_of_type(p, kHeldType).size();
   for (std::size_t n = image.acknowledged(); n <= image.invoked(); ++n) {
-    if (states_.at(n).shown_by(w)) found = &states_[n];
+    if (states_.at(n).shown_by(w) && states_[n].held == held) found = &states_[n];
   }
   if (found == nullptr) return "the world after no number of steps";
   if (std::string e = check_blocks(p, w, *found); !e.empty()) return e;

@@ -45,6 +45,8 @@ enum class Op {
   append,        // overwrite: a slot without a value gets one, and a field counts it
   fill_unused,   // overwrite, and nothing else
   abort_append,  // the same, rolled back
+  hold_many,     // make sixteen extents that nothing points to
+  free_held,     // free one of them, and nothing else
   drain,         // empty the lane's limbo, and give back its log frames
 };
 
@@ -80,6 +82,7 @@ struct WorldState {
   std::uint64_t tag[World::kDests] = {};   // contents of the block; 0: null
   std::uint64_t type[World::kDests] = {};  // of the block
   std::uint64_t many = 0;
+  std::size_t held = 0;      // blocks that only a walk by their type finds
   std::uint64_t spread = 0;  // in all of them
   std::uint64_t used = 0;    // slot[i] is i * 7 + 1
 

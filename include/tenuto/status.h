@@ -4,6 +4,8 @@
 //
 // The library throws no exceptions of its own. std::bad_alloc passes through when the process has
 // no memory: then the call was done or not done as a whole, and no lock is held (store/README.md).
+// On medium journal memory that is refused to the journal itself is no exception: the pool turns
+// read-only, with io. In C a call without memory ends the process (tenuto/tenuto_pool.h).
 #pragma once
 
 #include <cstdint>

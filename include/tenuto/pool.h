@@ -137,8 +137,7 @@ class TENUTO_API Pool {
   //   plain      two fences. REQUIRES: no other thread touches dest or the block before this
   //              thread's next fence or locked instruction (the release of a mutex is one).
   //   versioned  one fence; two for a block above 16 KiB. With options one fence more, except with
-  //   a
-  //              type and no zero-fill. Any thread may use dest and the block at once.
+  //              a type and no zero-fill. Any thread may use dest and the block at once.
   template <Destination D>
   Status malloc_to(std::uint64_t bytes, D& dest, const AllocOptions& options = {}) {
     AllocOptions o = options;
@@ -334,9 +333,10 @@ class TENUTO_API Pool {
   // leads to (tenuto/garbage.h). With options.free they are freed, 256 at a time, each time in one
   // transaction: durable and atomic. REQUIRES: no other thread is in a call of the pool, and no
   // thread keeps an object alive by a pointer in DRAM alone. ok | busy (an object transaction is
-  // open) | corrupt (the root word leads to no object) | full | io (also: no thread to give) |
-  // read_only (with free) | closed | forked. Reads every reachable object once; memory for marks:
-  // a bit for 16 bytes of the pool.
+  // open) | corrupt (the heap, or the root word) | full | io (also: no thread to give) | with free:
+  // read_only, or why the pool turned so | closed | forked. It reads no record. Objects have no
+  // checksums: what only a damaged pointer led to counts as lost, and is freed. So validate the
+  // containers first. Reads every reachable object once; a bit of memory for 16 bytes of the pool.
   Result<Garbage> find_garbage(const GarbageOptions& options = {}, Report* report = nullptr);
 
   PoolInfo info() const;

@@ -101,13 +101,14 @@ struct Reserved {
 
 class TENUTO_API Pool {
  public:
-  // Makes and opens a new pool. exists | invalid_argument | permission | full | io.
+  // Makes and opens a new pool. exists | not_found (no such folder) | busy (another process makes
+  // it, or has opened it already) | invalid_argument | permission | full | io.
   static Result<Pool> create(std::string_view path, const PoolOptions& options = {},
                              Report* report = nullptr);
-  // Opens a pool, and recovers it after a crash. not_found | busy | permission | not_a_pool |
-  // wrong_version | corrupt | io | invalid_argument | full (too many pools are open, or there are
-  // no addresses for tables) | read_only (an unclean pool, opened to read) | in_doubt (another pool
-  // decides how a transaction ended, and must be open first).
+  // Opens a pool, and recovers it after a crash. not_found (also: the journal that it needs) | busy
+  // | permission | not_a_pool | wrong_version | corrupt | io | invalid_argument | full (too many
+  // pools are open, or there are no addresses for tables) | read_only (an unclean pool, opened to
+  // read) | in_doubt (another pool decides how a transaction ended, and must be open first).
   static Result<Pool> open(std::string_view path, const PoolOptions& options = {},
                            Report* report = nullptr);
   // Opens several pools with the same options. A pool that waits for the decision of another one
@@ -341,9 +342,8 @@ class TENUTO_API Pool {
 
   PoolInfo info() const;
   PoolStats stats() const;
-  // PoolStats::used_bytes alone: bytes of the frames that are taken. 0 of a pool that is closed.
-  // Any thread. Cost: a pass over the counters of the huge frames; for who asks often, as stats has
-  // the kernel pass over page tables.
+  // PoolStats::used_bytes alone, for who asks often: stats has the kernel pass over page tables.
+  // 0 of a pool that is closed. Cost: a pass over the counters of the huge frames.
   std::uint64_t used_bytes() const;
   // Checks frames, slabs, extents, logs and lanes against each other. The store's own thread waits
   // meanwhile. REQUIRES: no other thread is in a call. ok | corrupt | io | closed | forked.

@@ -193,10 +193,10 @@ class TENUTO_API Transaction {
 
   // Registers a callback for the end of the outermost transaction (on_commit, on_abort, or on_end
   // for both; its argument tells which). They run in the order of registration, before the locks
-  // are released. They must not begin a transaction
-  // on this pool. An exception passes through commit() or abort(). Then later callbacks do not run,
-  // the locks are released, and a commit stays committed (on medium journal this call does not sync
-  // it). An exception that leaves ~Transaction ends the program.
+  // are released. They must not begin a transaction on this pool. An exception passes through
+  // commit() or abort(). Then later callbacks do not run, the locks are released, and a commit
+  // stays committed (on medium journal this call does not sync it). An exception that leaves
+  // ~Transaction ends the program.
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);
   Status on_end(std::function<void(bool committed)> f);

@@ -85,8 +85,9 @@ struct BulkRecord {
 };
 
 // Every call may return closed (the store was closed, or the handle is empty), forked, and
-// not_found (the collection was dropped; status() tells this from a missing key). After a drop a
-// view keeps its value, and a positioned iterator keeps its leaf.
+// not_found (the collection was dropped; status() tells this from a missing key). A call that walks
+// (bounds, ranges, keys with duplicates) may return busy: the process has 4096 iterators and views.
+// After a drop a view keeps its value, and a positioned iterator keeps its leaf.
 class TENUTO_API Collection {
  public:
   Collection() = default;  // an empty handle

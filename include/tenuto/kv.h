@@ -146,8 +146,8 @@ class TENUTO_API Store : public Collection {
   // `options` are of the new pool. The file gets its name when it is complete and durable, so an
   // interrupted backup leaves nothing. It compares every record with its checksum, whatever
   // verify_reads says, and its counts with those of the store. Meanwhile no collection can be
-  // dropped (busy). exists | corrupt | expired (tenuto/snapshot.h) | full (also the file system) |
-  // io | busy | closed.
+  // dropped (busy). corrupt | expired (tenuto/snapshot.h) | busy (Store::snapshot, or 4096
+  // iterators and views) | closed | forked | others as Pool::create, of the new pool.
   Status backup(const std::string& path, const PoolOptions& options, Report* report = nullptr);
   Status backup(const std::string& path, Report* report = nullptr);
 

@@ -39,7 +39,7 @@ enum class [[nodiscard]] Status : std::uint8_t{
     conflict = 13,         // a concurrent change won; try again
     aborted = 14,          // the transaction was rolled back
     closed = 15,           // the handle is empty, or was closed or moved from
-    expired = 16,          // the snapshot is too old or holds too much (StoreOptions)
+    expired = 16,          // the snapshot is too old or holds too much (tenuto/snapshot.h)
     forked = 17,    // this process is a child of the process that opened the pool; nothing was done
     in_doubt = 18,  // another pool decides how a transaction ended, and it is not open
 };

@@ -19,6 +19,9 @@
  * - Enumerations are ints. An int that is none of their values returns TENUTO_INVALID_ARGUMENT.
  * - Fork and exit are as for tenuto::Pool (tenuto/pool.h).
  * - Nothing is thrown. If the process has no memory left, it ends.
+ * - Only in C++: Pool::open_all, Pool::find_garbage and rescue (the tool has them: settle, gc,
+ *   check --repair); Store::time_ms; Transaction::lock and attempt; fields, filters,
+ *   ConcurrentHashMap; what PoolInfo says of the journal and of other pools.
  */
 #ifndef TENUTO_TENUTO_POOL_H
 #define TENUTO_TENUTO_POOL_H

@@ -311,8 +311,8 @@ class TENUTO_API Pool {
   PoolOffset offset_of(const void* p) const;  // REQUIRES: contains(p)
   void* at(PoolOffset offset) const;          // null: offset 0 or beyond the end
 
-  // ok, or why the pool turned read-only while it was open: corrupt (damage was found) or io (the
-  // journal failed, or a page could not be read or written; the report has the place). Bytes that
+  // ok, or why the pool turned read-only while it was open: corrupt (damage was found), io (the
+  // journal failed, or a page could not be read or written) or in_doubt (tenuto/tx.h). Bytes that
   // were read in place (from objects, views, iterators) are right if this is not io afterwards.
   Status health(Report* report = nullptr) const;
 

@@ -41,7 +41,7 @@ enum class [[nodiscard]] Status : std::uint8_t{
     closed = 15,           // the handle is empty, or was closed or moved from
     expired = 16,          // the snapshot is too old or holds too much (tenuto/snapshot.h)
     forked = 17,    // this process is a child of the process that opened the pool; nothing was done
-    in_doubt = 18,  // another pool decides how a transaction ended, and it is not open
+    in_doubt = 18,  // another pool decides how a transaction ended, and it is not open, or failed
 };
 
 // The status's name, e.g. "not_found". Never null.

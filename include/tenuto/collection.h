@@ -120,7 +120,7 @@ class TENUTO_API Collection {
   Iterator iterator(IteratorOptions options = {}) const;
   // Estimates the number of records in [from, to) from the index, without reading a leaf or record.
   // The error is a few leaves at each end, and how unevenly leaves are filled. The estimate for the
-  // whole collection is exact. 0: closed, or the collection was dropped.
+  // whole collection is exact. 0 also: closed, dropped, or a bound that its codec refuses.
   std::uint64_t approximate_count(std::optional<std::string_view> from,
                                   std::optional<std::string_view> to) const;
 

@@ -105,10 +105,10 @@ class TENUTO_API Pool {
   // it, or has opened it already) | invalid_argument | permission | full | io.
   static Result<Pool> create(std::string_view path, const PoolOptions& options = {},
                              Report* report = nullptr);
-  // Opens a pool, and recovers it after a crash. not_found (also: the journal that it needs) | busy
-  // | permission | not_a_pool | wrong_version | corrupt | io | invalid_argument | full (too many
-  // pools are open, or there are no addresses for tables) | read_only (an unclean pool, opened to
-  // read) | in_doubt (another pool decides how a transaction ended, and must be open first).
+  // Opens a pool, and recovers it after a crash. not_found | busy | permission | not_a_pool |
+  // wrong_version | corrupt | io | invalid_argument | full (too many pools, or no addresses for
+  // tables) | read_only (an unclean pool, opened to read) | in_doubt (another pool decides how a
+  // transaction ended, and must be open first). not_found also: the journal that the pool needs.
   static Result<Pool> open(std::string_view path, const PoolOptions& options = {},
                            Report* report = nullptr);
   // Opens several pools with the same options. A pool that waits for the decision of another one

@@ -62,7 +62,8 @@ void CommandLine::add_size(const char* name, std::uint64_t& bytes, const std::st
   const auto set = [&bytes, name](const std::string& text) {
     if (const MaybeError error = parse_size(text, bytes)) wrong(name, with_place(*error, text));
   };
-  add_text(name, set, help + " [" + format_size(bytes) + "]", "SIZE");
+  // 0: the pool's own default, which the help names.
+  add_text(name, set, bytes == 0 ? help : help + " [" + format_size(bytes) + "]", "SIZE");
 }
 
 void CommandLine::add_count(const char* name, std::function<void(std::uint64_t)> set,
@@ -117,7 +118,7 @@ void CommandLine::add_new_pool(NewPoolArgs& args, const std::string& when) {
 }
 
 void CommandLine::add_size_max(CommonArgs& args) {
-  add_size("--size-max", args.size_max, "The pool may grow up to this; above it is full");
+  add_size("--size-max", args.size_max, "The pool may grow up to this; above it is full [4 TiB]");
 }
 
 void CommandLine::add_collection(CommonArgs& args) {

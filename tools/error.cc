@@ -28,7 +28,7 @@ const char* default_hint(Status status) {
     case Status::too_large:
       return "a key has at most 65536 bytes, a value what the pool may grow to (--size-max)";
     case Status::corrupt:
-      return "'tenuto check --repair NEWPOOL' writes what is intact to a new pool";
+      return "'tenuto check PATH --repair NEWPOOL' writes what is intact to a new pool";
     default:
       return "";
   }

@@ -85,8 +85,9 @@ struct BulkRecord {
 };
 
 // Every call may return closed (the store was closed, or the handle is empty), forked, and
-// not_found (the collection was dropped; status() tells this from a missing key). After a drop a
-// view keeps its value, and a positioned iterator keeps its leaf.
+// not_found (the collection was dropped; status() tells this from a missing key). A call that walks
+// (bounds, ranges, keys with duplicates) may return busy: the process has 4096 iterators and views.
+// After a drop a view keeps its value, and a positioned iterator keeps its leaf.
 class TENUTO_API Collection {
  public:
   Collection() = default;  // an empty handle
@@ -119,7 +120,7 @@ class TENUTO_API Collection {
   Iterator iterator(IteratorOptions options = {}) const;
   // Estimates the number of records in [from, to) from the index, without reading a leaf or record.
   // The error is a few leaves at each end, and how unevenly leaves are filled. The estimate for the
-  // whole collection is exact. 0: closed, or the collection was dropped.
+  // whole collection is exact. 0 also: closed, dropped, or a bound that its codec refuses.
   std::uint64_t approximate_count(std::optional<std::string_view> from,
                                   std::optional<std::string_view> to) const;
 

@@ -4,9 +4,10 @@
 // It follows pointers from the root object. It looks at each aligned word of an object as a Ptr and
 // as a VPtr, and takes for a pointer whatever leads to an allocated block (conservative marking,
 // Boehm and Weiser 1988; Makalu and Ralloc for persistent memory). So a number that looks like a
-// pointer keeps a block, and no block is lost. A Ptr may point into a block, a VPtr points to its
-// begin. Pointers in records of the store, in other pools and in DRAM do not count. A filter for
-// the root object or for a type tells where its pointers are, which is exact (tenuto/references.h).
+// pointer keeps a block, and no block is lost that a sound pointer leads to. A Ptr may point into a
+// block, a VPtr points to its begin. Pointers in records of the store, in other pools and in DRAM
+// do not count. A filter for the root object or for a type tells where its pointers are, which is
+// exact (tenuto/references.h).
 #pragma once
 
 #include <cstdint>

@@ -37,7 +37,7 @@
 // Space: 35 bytes for each entry of 16 while it grows, and at most twice as many while it shrinks,
 // besides a segment. A segment is freed with its first bucket. The directory, of 8 bytes for each
 // segment, never shrinks, and the last bucket stays; clear frees them. A merge that needs a bucket,
-// in a pool without memory, is left to the next erase.
+// in a full pool, is left to the next erase.
 #pragma once
 
 #include <bit>

@@ -79,8 +79,8 @@ class TENUTO_API Store : public Collection {
  public:
   // Opens the store in the pool file `path`. Creates pool and store as the options say; a new store
   // is as durable on return as a write (PoolOptions::durability). After a crash this recovers, with
-  // several threads. exists | not_found | invalid_argument | busy | permission | full (file system)
-  // | io | corrupt | not_a_pool | wrong_version | read_only (an unclean pool, opened to read).
+  // several threads. exists | not_found | invalid_argument | busy | permission | full | io |
+  // corrupt | not_a_pool | wrong_version | read_only | in_doubt: as of Pool::create and Pool::open.
   // `report` has the details.
   static Result<Store> open(std::string_view path, const StoreOptions& options = {},
                             Report* report = nullptr);
@@ -116,6 +116,10 @@ class TENUTO_API Store : public Collection {
   // Drops a collection with all its records, at the cost of one erase. Its memory is freed when no
   // reader uses it any more. All handles of it return not_found from now on. ok | not_found | busy
   // (a backup reads it) | invalid_argument (name) | corrupt | read_only | closed.
+  // Damage of records does not hinder a drop: corrupt is of the catalog, or of a collection that
+  // cannot be opened. Damage that is found when the memory is freed (a leaf, or a record that is
+  // not its slot's) turns the pool read-only (Pool::health), but the drop is ok. The recovery of
+  // the next open frees what is left.
   Status drop(std::string_view name, Report* report = nullptr);
   // Renames a collection, at the cost of a batch. Handles stay valid. Statuses as drop; exists: a
   // collection has the new name, and options.replace is false; full; invalid_argument also: an
@@ -142,14 +146,16 @@ class TENUTO_API Store : public Collection {
   // `options` are of the new pool. The file gets its name when it is complete and durable, so an
   // interrupted backup leaves nothing. It compares every record with its checksum, whatever
   // verify_reads says, and its counts with those of the store. Meanwhile no collection can be
-  // dropped (busy). exists | corrupt | expired (tenuto/snapshot.h) | full (also the file system) |
-  // io | busy | closed.
+  // dropped (busy). corrupt | expired (tenuto/snapshot.h) | busy (Store::snapshot, or 4096
+  // iterators and views) | closed | forked | others as Pool::create, of the new pool.
   Status backup(const std::string& path, const PoolOptions& options, Report* report = nullptr);
   Status backup(const std::string& path, Report* report = nullptr);
 
   // Erases expired records in all collections with lifetimes, and returns their number. It looks at
   // up to records_max records (0: all), and the next call continues there. Before that it frees the
-  // garbage whose readers have ended. Statuses as erase.
+  // garbage whose readers have ended. Statuses as erase. corrupt: a record that it looked at is
+  // damaged; what it erased before stays erased. ok says nothing of other records: collections
+  // without lifetimes are not read.
   Result<std::uint64_t> reclaim(std::uint64_t records_max = 0);
   // The store's time now, in milliseconds since 1970. Lifetimes count from it. It is the clock's
   // time, and never goes back, also not over a close (WriteOptions::ttl_ms). 0: closed.
@@ -158,9 +164,8 @@ class TENUTO_API Store : public Collection {
   // Gives back the space that erases and replaced values have left, while other threads read and
   // write. In all collections (it opens them) it merges neighbouring leaves with few records, and
   // moves records out of slabs that are nearly empty. Then it returns free space to the file system
-  // (Pool::trim). It works in place and needs room for
-  // a few slabs. What views, positioned iterators and snapshots hold stays valid, and it moves no
-  // other objects of the pool.
+  // (Pool::trim). It works in place and needs room for a few slabs. What views, positioned
+  // iterators and snapshots hold stays valid, and it moves no other objects of the pool.
   // Cost: three fences for each merged leaf. Two for each leaf with records to move; its writers
   // may wait for one of these. Without moves_max every record is compared with its checksum. ok |
   // busy (another compaction runs) | invalid_argument (options, or an object transaction of this

@@ -101,13 +101,14 @@ struct Reserved {
 
 class TENUTO_API Pool {
  public:
-  // Makes and opens a new pool. exists | invalid_argument | permission | full | io.
+  // Makes and opens a new pool. exists | not_found (no such folder) | busy (another process makes
+  // it, or has opened it already) | invalid_argument | permission | full | io.
   static Result<Pool> create(std::string_view path, const PoolOptions& options = {},
                              Report* report = nullptr);
   // Opens a pool, and recovers it after a crash. not_found | busy | permission | not_a_pool |
-  // wrong_version | corrupt | io | invalid_argument | full (too many pools are open, or there are
-  // no addresses for tables) | read_only (an unclean pool, opened to read) | in_doubt (another pool
-  // decides how a transaction ended, and must be open first).
+  // wrong_version | corrupt | io | invalid_argument | full (too many pools, or no addresses for
+  // tables) | read_only (an unclean pool, opened to read) | in_doubt (another pool decides how a
+  // transaction ended, and must be open first). not_found also: the journal that the pool needs.
   static Result<Pool> open(std::string_view path, const PoolOptions& options = {},
                            Report* report = nullptr);
   // Opens several pools with the same options. A pool that waits for the decision of another one
@@ -137,8 +138,7 @@ class TENUTO_API Pool {
   //   plain      two fences. REQUIRES: no other thread touches dest or the block before this
   //              thread's next fence or locked instruction (the release of a mutex is one).
   //   versioned  one fence; two for a block above 16 KiB. With options one fence more, except with
-  //   a
-  //              type and no zero-fill. Any thread may use dest and the block at once.
+  //              a type and no zero-fill. Any thread may use dest and the block at once.
   template <Destination D>
   Status malloc_to(std::uint64_t bytes, D& dest, const AllocOptions& options = {}) {
     AllocOptions o = options;
@@ -311,8 +311,8 @@ class TENUTO_API Pool {
   PoolOffset offset_of(const void* p) const;  // REQUIRES: contains(p)
   void* at(PoolOffset offset) const;          // null: offset 0 or beyond the end
 
-  // ok, or why the pool turned read-only while it was open: corrupt (damage was found) or io (the
-  // journal failed, or a page could not be read or written; the report has the place). Bytes that
+  // ok, or why the pool turned read-only while it was open: corrupt (damage was found), io (the
+  // journal failed, or a page could not be read or written) or in_doubt (tenuto/tx.h). Bytes that
   // were read in place (from objects, views, iterators) are right if this is not io afterwards.
   Status health(Report* report = nullptr) const;
 
@@ -334,16 +334,16 @@ class TENUTO_API Pool {
   // leads to (tenuto/garbage.h). With options.free they are freed, 256 at a time, each time in one
   // transaction: durable and atomic. REQUIRES: no other thread is in a call of the pool, and no
   // thread keeps an object alive by a pointer in DRAM alone. ok | busy (an object transaction is
-  // open) | corrupt (the root word leads to no object) | full | io (also: no thread to give) |
-  // read_only (with free) | closed | forked. Reads every reachable object once; memory for marks:
-  // a bit for 16 bytes of the pool.
+  // open) | corrupt (the heap, or the root word) | full | io (also: no thread to give) | with free:
+  // read_only, or why the pool turned so | closed | forked. It reads no record. Objects have no
+  // checksums: what only a damaged pointer led to counts as lost, and is freed. So validate the
+  // containers first. Reads every reachable object once; a bit of memory for 16 bytes of the pool.
   Result<Garbage> find_garbage(const GarbageOptions& options = {}, Report* report = nullptr);
 
   PoolInfo info() const;
   PoolStats stats() const;
-  // PoolStats::used_bytes alone: bytes of the frames that are taken. 0 of a pool that is closed.
-  // Any thread. Cost: a pass over the counters of the huge frames; for who asks often, as stats has
-  // the kernel pass over page tables.
+  // PoolStats::used_bytes alone, for who asks often: stats has the kernel pass over page tables.
+  // 0 of a pool that is closed. Cost: a pass over the counters of the huge frames.
   std::uint64_t used_bytes() const;
   // Checks frames, slabs, extents, logs and lanes against each other. The store's own thread waits
   // meanwhile. REQUIRES: no other thread is in a call. ok | corrupt | io | closed | forked.

@@ -50,8 +50,8 @@ constexpr const char* medium_name(Medium m) {
 // sync: the call returns when the write survives all that the medium survives. buffered: the call
 // may return before that; a crash then loses at most the latest writes, never one from the middle.
 // On all media but `journal` both are the same and return after the fence. On `journal` sync waits
-// for the device. There buffered loses at most JournalOptions::sync_every_ms of work, in a power
-// cut as in a crash of the process.
+// for the device. There buffered loses the work since the last commit, in a power cut as in a crash
+// of the process: as a rule that of JournalOptions::sync_every_ms.
 enum class Durability : std::uint8_t { sync, buffered };
 
 // For medium `journal`.
@@ -64,8 +64,8 @@ struct JournalOptions {
   // pool's bytes, from 6 to 64 MiB, and at most 1/32 of memory. It grows with the pool, while that
   // is open and when it is opened. What the ring holds is in memory, too.
   std::uint64_t bytes = 0;
-  // Buffered writes are durable after at most this time. 0: only after a sync, or when the journal
-  // is full.
+  // A thread commits buffered writes after this time. It is late while its commit or checkpoint
+  // waits for the device, or when no processor is free. 0: only a sync commits, or a full journal.
   unsigned sync_every_ms = 100;
   // A checkpoint empties the journal into the pool early enough that a replay after a crash takes
   // about this time. PoolStats::journal_recovery_ms is the estimate, from the times of checkpoints

@@ -23,8 +23,8 @@
 namespace TENUTO_NS {
 
 struct RescueOptions {
-  PoolOptions pool =
-      {};  // of the new pool; its recovery_threads also read the damaged pool's journal
+  // Of the new pool. Its recovery_threads also read the damaged pool's journal.
+  PoolOptions pool = {};
   // The journal that the damaged pool was left with. It is read, never written. Empty: the pool's
   // path with ".journal"; if that file is missing, or is not the journal of the pool's last open
   // for writing, the result has a loss. With a path the same is not_found or invalid_argument, and

@@ -33,7 +33,8 @@ class TENUTO_API Snapshot {
   ~Snapshot();  // releases
 
   // Statuses: those of the same calls of Store, and:
-  //   expired           it was the oldest snapshot, and a bound of StoreOptions was exceeded
+  //   expired           it was the oldest snapshot, and a bound of StoreOptions was exceeded; or
+  //                     an old version could not be kept (no memory, or 2^24 leaves have some)
   //   not_found         also: the collection was dropped after the snapshot was taken
   //   invalid_argument  also: the collection belongs to another store
   //   closed            also: after release(), or the store is closed

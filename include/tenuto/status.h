@@ -4,6 +4,8 @@
 //
 // The library throws no exceptions of its own. std::bad_alloc passes through when the process has
 // no memory: then the call was done or not done as a whole, and no lock is held (store/README.md).
+// On medium journal memory that is refused to the journal itself is no exception: the pool turns
+// read-only, with io. In C a call without memory ends the process (tenuto/tenuto_pool.h).
 #pragma once
 
 #include <cstdint>
@@ -37,9 +39,9 @@ enum class [[nodiscard]] Status : std::uint8_t{
     conflict = 13,         // a concurrent change won; try again
     aborted = 14,          // the transaction was rolled back
     closed = 15,           // the handle is empty, or was closed or moved from
-    expired = 16,          // the snapshot is too old or holds too much (StoreOptions)
+    expired = 16,          // the snapshot is too old or holds too much (tenuto/snapshot.h)
     forked = 17,    // this process is a child of the process that opened the pool; nothing was done
-    in_doubt = 18,  // another pool decides how a transaction ended, and it is not open
+    in_doubt = 18,  // another pool decides how a transaction ended, and it is not open, or failed
 };
 
 // The status's name, e.g. "not_found". Never null.

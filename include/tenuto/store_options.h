@@ -95,9 +95,9 @@ struct StoreOptions {
   // record at all.
   bool verify_reads = true;
   // DRAM for the lookup cache: a table of where the records of recently read keys are, which spares
-  // get, view, contains and multi_get the way through the index. A collection that
-  // is read gets one, of 16 to 32 bytes for each of its records, if that is at most half of what
-  // the others have left of these bytes. 0: no cache.
+  // get, view, contains and multi_get the way through the index. A collection that is read gets
+  // one, of 16 to 32 bytes for each of its records, if that is at most half of what the others have
+  // left of these bytes. 0: no cache.
   std::uint64_t lookup_cache_bytes = 256ull << 20;
   // The oldest snapshots expire when all old versions together hold more than so many bytes, or
   // when they are older than so many milliseconds. 0: unbounded. See tenuto/snapshot.h.

@@ -9,9 +9,9 @@
  * - tenuto_..._options_init sets options to their defaults. Always call it. NULL stands for all
  *   defaults.
  * - Structs of options and of figures grow at their end with later versions. So a program passes
- * the size that it was compiled with: the calls that end in _sized do, and the inline ones use
- * them. An option that the program does not know has its default. A figure that the library does
- * not know is zero. An option that the library does not know must be zero, else
+ *   the size that it was compiled with: the calls that end in _sized do, and the inline ones use
+ *   them. An option that the program does not know has its default. A figure that the library
+ *   does not know is zero. An option that the library does not know must be zero, else
  *   TENUTO_INVALID_ARGUMENT. Other structs never change.
  * - Threads use a handle as its C++ counterpart: all threads a pool or a store, one thread at a
  *   time a transaction, batch, iterator or view.
@@ -19,6 +19,9 @@
  * - Enumerations are ints. An int that is none of their values returns TENUTO_INVALID_ARGUMENT.
  * - Fork and exit are as for tenuto::Pool (tenuto/pool.h).
  * - Nothing is thrown. If the process has no memory left, it ends.
+ * - Only in C++: Pool::open_all, Pool::find_garbage and rescue (the tool has them: settle, gc,
+ *   check --repair); Store::time_ms; Transaction::lock and attempt; fields, filters,
+ *   ConcurrentHashMap; what PoolInfo says of the journal and of other pools.
  */
 #ifndef TENUTO_TENUTO_POOL_H
 #define TENUTO_TENUTO_POOL_H
@@ -70,8 +73,7 @@ enum {
   TENUTO_MEDIUM_JOURNAL = 4
 };
 typedef int tenuto_medium;
-/* tenuto::Consistency. A pool of variant gc that was killed is read word by word: filters are C++.
- */
+/* tenuto::Consistency. A pool with gc that was killed is read word by word: filters are C++. */
 enum {
   TENUTO_CONSISTENCY_AS_IS = 0,
   TENUTO_CONSISTENCY_LOG = 1,

@@ -35,12 +35,14 @@
 // pool is lost (PoolInfo::pools_waited_for, Pool::forget_pool).
 //
 // A commit may also return full or in_doubt (no room or memory to note the decision: everything is
-// undone). It is durable as the strictest of the pools' options says, whichever of them changed:
-// with one pool whose PoolOptions::durability is sync, all are. commit(durability) of the first one
-// is for all. Pools that are in a transaction together belong together: an older copy of one of
-// them alone is noticed only if it has to decide. Cost: one fence more than in one pool, for any
-// number of pools; on medium journal three syncs. The first such transaction of a pool writes its
-// superblock. Versions that know none refuse the pool from then on (wrong_version).
+// undone). If the journal of the pool that decides fails at the decision (io), the others turn
+// read-only, and what writes to them returns in_doubt: close all, and open them again. A commit is
+// durable as the strictest of the pools' options says, whichever of them changed: with one pool
+// whose PoolOptions::durability is sync, all are. commit(durability) of the first one is for all.
+// Pools that are in a transaction together belong together: an older copy of one of them alone is
+// noticed only if it has to decide. Cost: one fence more than in one pool, for any number of pools;
+// on medium journal three syncs. The first such transaction of a pool writes its superblock.
+// Versions that know none refuse the pool from then on (wrong_version).
 //
 // Thread safety: a Transaction belongs to the thread that began it. When that thread ends, an open
 // transaction is rolled back, and all later calls on it return Status::aborted.
@@ -194,10 +196,10 @@ class TENUTO_API Transaction {
 
   // Registers a callback for the end of the outermost transaction (on_commit, on_abort, or on_end
   // for both; its argument tells which). They run in the order of registration, before the locks
-  // are released. They must not begin a transaction
-  // on this pool. An exception passes through commit() or abort(). Then later callbacks do not run,
-  // the locks are released, and a commit stays committed (on medium journal this call does not sync
-  // it). An exception that leaves ~Transaction ends the program.
+  // are released. They must not begin a transaction on this pool. An exception passes through
+  // commit() or abort(). Then later callbacks do not run, the locks are released, and a commit
+  // stays committed (on medium journal this call does not sync it). An exception that leaves
+  // ~Transaction ends the program.
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);
   Status on_end(std::function<void(bool committed)> f);

@@ -4,6 +4,7 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -411,6 +412,34 @@ INSTANTIATE_TEST_SUITE_P(Plants, JournalFaultPlanted,
                          [](const auto& plant) { return std::string(plant.param); });
 
 #endif
+
+// In the child the checkpoint waits for ever, in its first sync of the pool file.
+TEST(JournalFault, buffered_writes_are_committed_while_a_checkpoint_waits_for_the_device) {
+  Life life(20);
+  const std::string pool = life.paths.pool.str();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto store = Store::open(pool, life.options);
+    if (!store) ::_exit(1);
+    const auto stats = [&] { return store->stats().pool; };
+    fail_call_anywhere(1, kStuckCall, true, "fdatasync");
+    for (int i = 0; stats().journal_used_bytes <= stats().journal_bytes / 2; ++i) {
+      if (store->put(key_of(i), value_of(1), {Durability::buffered}) != Status::ok) ::_exit(2);
+      ::usleep(500);
+    }
+    const std::uint64_t before = stats().journal_commits;
+    if (store->put("last", "value", {Durability::buffered}) != Status::ok) ::_exit(3);
+    for (int i = 0; i < 2000 && stats().journal_commits == before; ++i) ::usleep(10'000);
+    ::_exit(stats().journal_commits == before || stats().journal_checkpoints != 0 ? 4 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  ASSERT_EQ(WEXITSTATUS(status), 0);
+  auto store = Store::open(pool, life.options, &life.report);
+  ASSERT_TRUE(store) << life.report.text();
+  EXPECT_EQ(store->contains("last"), Status::ok);
+}
 
 }  // namespace
 }  // namespace tenuto::test

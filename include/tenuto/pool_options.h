@@ -64,8 +64,8 @@ struct JournalOptions {
   // pool's bytes, from 6 to 64 MiB, and at most 1/32 of memory. It grows with the pool, while that
   // is open and when it is opened. What the ring holds is in memory, too.
   std::uint64_t bytes = 0;
-  // A thread commits buffered writes after this time. It is late while its commit or checkpoint
-  // waits for the device, or when no processor is free. 0: only a sync commits, or a full journal.
+  // A thread commits buffered writes after this time. It is late while its write waits for the
+  // device, or when no processor is free. 0: only a sync commits, or a full journal.
   unsigned sync_every_ms = 100;
   // A checkpoint empties the journal into the pool early enough that a replay after a crash takes
   // about this time. PoolStats::journal_recovery_ms is the estimate, from the times of checkpoints

@@ -160,20 +160,27 @@ Status Journal::start(const std::byte* base, const PoolHealth* health, OnFailure
                      file_->path(),
                      {},
                      {}};
-  const bool started = started_threads([this] { thread_ = pm::new_thread([this] { run(); }); });
-  return started ? Status::ok : fail(Status::io, report, kNoThread, file_->path());
+  const bool started = started_threads([this] {
+    checkpoints_ = pm::new_thread([this] { make_checkpoints(); });
+    if (options_.sync_every_ms != 0) commits_ = pm::new_thread([this] { make_commits(); });
+  });
+  if (started) return Status::ok;
+  stop();
+  return fail(Status::io, report, kNoThread, file_->path());
 }
 
 Journal::~Journal() { stop(); }
 
 void Journal::stop() {
-  if (!thread_.joinable()) return;
   {
-    const std::lock_guard lock(thread_mu_);
+    const std::lock_guard lock(threads_mu_);
     stopping_ = true;
   }
-  wake_.notify_all();
-  join(thread_);
+  wake_commits_.notify_all();
+  wake_checkpoints_.notify_all();
+  for (std::thread* const t : {&commits_, &checkpoints_}) {
+    if (t->joinable()) join(*t);
+  }
 }
 
 // --- use -----------------------------------------------------------------------------------------
@@ -188,8 +195,8 @@ void Journal::capture(const void* p, std::size_t bytes) {
     at = stopped == nullptr ? at + n : stopped;
     if (capture_->pending_lines() > early_lines_ && !early_.load(std::memory_order_relaxed) &&
         !early_.exchange(true, std::memory_order_relaxed)) {
-      const std::lock_guard lock(thread_mu_);
-      wake_.notify_one();
+      const std::lock_guard lock(threads_mu_);
+      wake_commits_.notify_one();
     }
     // A cut may leave this thread a row with more room. If there is no memory after that either,
     // the journal fails as after a failed write: without a line image nothing becomes durable.
@@ -300,9 +307,9 @@ void Journal::note_appended(std::span<const LineImage> images) {
                          recovery_ms_locked() > options_.recovery_ms_max / 2.0 &&
                          !TENUTO_PLANT("journal_recovery_not_bounded");
   if (!half_full && !half_long) return;
-  const std::lock_guard lock_of_thread(thread_mu_);
+  const std::lock_guard lock_of_threads(threads_mu_);
   wants_checkpoint_ = true;
-  wake_.notify_one();
+  wake_checkpoints_.notify_one();
 }
 
 double Journal::recovery_ms_locked() const {
@@ -337,27 +344,32 @@ Status Journal::checkpoint() {
   return unless_without_memory([this] { return checkpoint_now(); });
 }
 
-void Journal::run() {
+// The two threads of a journal. A commit does not wait for a checkpoint, or buffered writes would
+// be late by as long as the pool file takes. Both tell the pool of a failure; they have no caller.
+void Journal::make_commits() {
   const auto every = std::chrono::milliseconds(options_.sync_every_ms);
-  bool doubles = false;  // the ring, piece by piece, with commits in between
-  std::unique_lock lock(thread_mu_);
+  std::unique_lock lock(threads_mu_);
   while (!stopping_) {
-    const auto woken = [&] {
-      return stopping_ || wants_checkpoint_ || doubles || early_.load(std::memory_order_relaxed);
-    };
-    if (options_.sync_every_ms == 0) {
-      wake_.wait(lock, woken);
-    } else {
-      wake_.wait_for(lock, every, woken);
-    }
+    wake_commits_.wait_for(lock, every,
+                           [&] { return stopping_ || early_.load(std::memory_order_relaxed); });
+    if (stopping_) return;
+    lock.unlock();
+    early_.store(false, std::memory_order_relaxed);
+    if (capture_->pending_lines() != 0) static_cast<void>(sync());
+    lock.lock();
+  }
+}
+
+void Journal::make_checkpoints() {
+  bool doubles = false;  // the ring, piece by piece
+  std::unique_lock lock(threads_mu_);
+  while (!stopping_) {
+    wake_checkpoints_.wait(lock, [&] { return stopping_ || wants_checkpoint_ || doubles; });
     if (stopping_) return;
     const bool wants_checkpoint = std::exchange(wants_checkpoint_, false);
     lock.unlock();
-    early_.store(false, std::memory_order_relaxed);
-    // The pool has been told of a failure. This thread has no caller to tell.
     if (wants_checkpoint) static_cast<void>(checkpoint());
-    if (wants_checkpoint || doubles) doubles = goes_on_doubling();
-    if (options_.sync_every_ms != 0 && capture_->pending_lines() != 0) static_cast<void>(sync());
+    doubles = goes_on_doubling();
     lock.lock();
   }
 }

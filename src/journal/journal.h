@@ -106,7 +106,7 @@ class Journal final : public FlushSink {
   // system has no thread for the journal.
   Status start(const std::byte* base, const PoolHealth* health, OnFailure on_failure,
                Report* report);
-  // Stops the journal's thread. What was not synced is lost, as in a crash.
+  // Stops the journal's threads. What was not synced is lost, as in a crash.
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
@@ -146,8 +146,8 @@ class Journal final : public FlushSink {
   // Writes all of it into the pool file, durably. REQUIRES: quiescent.
   Status finish(Report* report);
 
-  // Called when the superblock says clean. Stops the journal's thread, which may be about to make a
-  // checkpoint. Then marks the file closed, or removes it if it was made for this open only.
+  // Called when the superblock says clean. Stops the journal's threads, which may be about to make
+  // a checkpoint. Then marks the file closed, or removes it if it was made for this open only.
   void closed();
 
   JournalStats stats() const;
@@ -175,9 +175,10 @@ class Journal final : public FlushSink {
   double recovery_ms_locked() const;
   Status fail_for_good(Report why);
   Report failure(const char* what) const;  // of the call that set errno
-  void run();
+  void make_commits();
+  void make_checkpoints();
   bool goes_on_doubling();
-  void stop();  // its thread
+  void stop();  // its threads
 
   const JournalOptions options_;
   const int pool_fd_;
@@ -195,7 +196,7 @@ class Journal final : public FlushSink {
   // The leader's: what it cut, and the newest images of that.
   CutRows cut_;
   NewestImages newest_;
-  // Lock order: the lead of a commit, checkpoint_mu_, state_mu_, thread_mu_.
+  // Lock order: the lead of a commit, checkpoint_mu_, state_mu_, threads_mu_.
   std::mutex checkpoint_mu_;
   LineMap applied_;  // guarded by checkpoint_mu_
   // Of the newest stamp; guarded by checkpoint_mu_.
@@ -218,12 +219,14 @@ class Journal final : public FlushSink {
   double ns_per_byte_;                // of the ring, to read and unpack; constant after open
   JournalStats stats_;                // guarded by state_mu_
 
-  std::mutex thread_mu_;
-  std::condition_variable wake_;
-  bool stopping_ = false;          // guarded by thread_mu_
-  bool wants_checkpoint_ = false;  // guarded by thread_mu_
-  std::thread thread_;
-  // Of that thread: how far it is with twice the ring.
+  std::mutex threads_mu_;
+  std::condition_variable wake_commits_;
+  std::condition_variable wake_checkpoints_;
+  bool stopping_ = false;          // guarded by threads_mu_
+  bool wants_checkpoint_ = false;  // guarded by threads_mu_
+  std::thread commits_;            // none if sync_every_ms is 0
+  std::thread checkpoints_;
+  // Of the thread of checkpoints: how far it is with twice the ring.
   enum class Doubling : std::uint8_t { prepares, prepared, refused };
   Doubling doubling_ = Doubling::prepares;
 };

@@ -27,6 +27,8 @@ inline constexpr int kHalfSpace = 100'010;
 // For pwrite: it writes at most kShortWriteBytes.
 inline constexpr int kShortWrite = 100'001;
 inline constexpr std::size_t kShortWriteBytes = 5000;
+// For any call: it does not return, as on a device that answers no more. Calls of all threads only.
+inline constexpr int kStuckCall = 100'003;
 // For any call: SIGKILL ends the process there.
 inline constexpr int kKillProcess = 100'002;
 

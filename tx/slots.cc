@@ -100,6 +100,8 @@ Status save_merged(Transaction& tx, const void* bucket, std::size_t bytes) {
   return tx.add_later(bucket, bytes);
 }
 
+Status begin_insert(Transaction& tx, const p<std::uint64_t>& size) { return tx.add_later(size); }
+
 void assign(p<std::uint64_t>& field, std::uint64_t word) {
   if (TENUTO_PLANT("tx_slots_counted_without_an_entry")) {
     std::memcpy(static_cast<void*>(&field), &word, sizeof word);

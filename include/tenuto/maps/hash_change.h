@@ -315,6 +315,7 @@ Result<V*> HashTable<K, V, Hash, Equal>::insert_new(Transaction& tx, const Key& 
   TENUTO_TRY(tx.status());
   const std::uint64_t hash = hash_of(key);
   if (this->find_entry(key, hash).bucket != nullptr) return Status::exists;
+  TENUTO_TRY(begin_insert(tx, size_));
   if (buckets_ == 0) TENUTO_TRY(start(tx));
   Bucket* at = bucket(index_of(hash, buckets_));
   while (Tags(at->tags).full() && at->more.get() != nullptr) at = at->more.get();

@@ -231,6 +231,7 @@ Result<V*> OrderedTree<K, V, Less>::insert_new(Transaction& tx, const Key& key,
                                                const Value&... value) {
   TENUTO_TRY(tx.status());
   if (height_ == 0) {
+    TENUTO_TRY(begin_insert(tx, size_));
     const Result<void*> block = make_node(tx, sizeof(Leaf));
     if (!block) return block.error();
     auto* const leaf = new (*block) Leaf;
@@ -251,6 +252,7 @@ Result<V*> OrderedTree<K, V, Less>::insert_new(Transaction& tx, const Key& key,
   const Permutation order(leaf.order);
   const unsigned rank = rank_of<false, Less>(leaf, order, 0, key);
   if (rank < order.count() && !Less{}(key, leaf.slot[order.slot(rank)].key)) return Status::exists;
+  TENUTO_TRY(begin_insert(tx, size_));
   if (order.count() == kEntriesMax) {
     return Growth(*this, tx, path, leaf, rank).insert(key, value...);
   }

@@ -221,6 +221,30 @@ TEST_F(HashMapTest, is_refused_outside_of_its_transaction_in_order) {
   expect_refused_outside_of_its_transaction(parts_, root<OrderedMap<Number, p<Number>>>());
 }
 
+template <class Map>
+void expect_aligned_values(TxParts& parts, Map& map) {
+  for (Number n = 1; n <= 200; ++n) {
+    ASSERT_EQ(parts.run([&](Transaction& tx) { return map.insert(tx, n, n); }), Status::ok);
+  }
+  for (const auto& [key, value] : map) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(&value) % alignof(decltype(value)), 0u) << key;
+  }
+  map.for_each_block(
+      [&](const void* block) { EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 64, 0u); });
+}
+
+TEST_F(HashMapTest, values_that_need_more_than_a_line_are_aligned) {
+  struct alignas(256) Wide {
+    Number n = 0;
+    Wide() = default;
+    explicit Wide(Number value) : n(value) {}
+  };
+  auto& map = root<HashMap<Number, Wide>>();
+  expect_aligned_values(parts_, map);
+  ASSERT_EQ(parts_.run([&](Transaction& tx) { return map.clear(tx); }), Status::ok);
+  expect_aligned_values(parts_, parts_.make_root<OrderedMap<Number, Wide>>(1));
+}
+
 // Long phases of growth and of shrinking, from a few keys to thousands, beside std::map.
 TEST(HashMapRandomly, grows_and_shrinks_as_std_map) {
   const std::uint64_t first = test::test_seed();

@@ -366,7 +366,7 @@ class TENUTO_API Pool {
   }
   template <class T>
   static Result<T*> as_root(const Result<void*>& root) {
-    static_assert(std::is_trivially_destructible_v<T>);
+    static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= kLineBytes);
     if (!root) return root.error();
     return static_cast<T*>(*root);
   }

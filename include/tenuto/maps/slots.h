@@ -88,8 +88,8 @@ class TENUTO_API Tags {
   std::uint64_t word_;
 };
 
-// A block for a node. Statuses and cost as Transaction::alloc.
-TENUTO_API Result<void*> make_node(Transaction& tx, std::size_t bytes);
+// A block for nodes of this alignment, at least a line's. Statuses and cost as Transaction::alloc.
+TENUTO_API Result<void*> make_node(Transaction& tx, std::size_t bytes, std::size_t align);
 // Frees a node, whose elements were moved away or released. Statuses as Transaction::free.
 TENUTO_API Status free_node(Transaction& tx, const void* node);
 // Before a free slot gets a value. Statuses as Transaction::overwrite.

@@ -259,6 +259,26 @@ TEST_F(ExpiryTimeTest, one_wrong_leap_of_the_clock_destroys_nothing) {
 #endif
 }
 
+// What is hidden is not there for an erase, so it says so, and erases nothing.
+TEST_F(ExpiryTimeTest, an_erase_under_a_wrong_clock_destroys_nothing) {
+  Collection c = sessions();
+  Collection pairs = made({.duplicates = true, .expires = true}, "pairs");
+  put(c, "k", kHour);
+  put(c, "stays", 0);
+  put(pairs, "k", kHour);
+  const std::uint64_t right = now_;
+  now_ += 10'000 * kHour;
+  EXPECT_EQ(c.erase("k"), Status::not_found);
+  EXPECT_EQ(*c.erase_range(std::nullopt, std::nullopt), 1u);
+  EXPECT_EQ(pairs.erase("k"), Status::not_found);
+  EXPECT_EQ(*pairs.erase_range("a", "z"), 0u);
+  now_ = right;
+  reopen();
+  EXPECT_EQ(sessions().contains("k"), Status::ok);
+  EXPECT_EQ(sessions().contains("stays"), Status::not_found);
+  EXPECT_EQ(made({.duplicates = true, .expires = true}, "pairs").contains("k"), Status::ok);
+}
+
 TEST_F(ExpiryTimeTest, a_leap_that_stands_is_believed) {
   options_.clock_confirm_ms = 50;
   Collection c = sessions();

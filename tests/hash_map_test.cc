@@ -13,6 +13,7 @@
 #include "support/maps_random.h"
 #include "support/seed.h"
 #include "tenuto/hash_map.h"
+#include "tenuto/ordered_map.h"
 
 namespace tenuto {
 namespace {
@@ -184,6 +185,64 @@ TEST_F(HashMapTest, an_erase_does_not_fail_when_its_merge_does) {
   while (parts_.heap->reserve(128, heap::Kind::logged)) continue;
   ASSERT_EQ(erase(map, 1000, 1013), Status::ok);
   expect_numbers(map, 1, 15);
+}
+
+// What an insertion would store in the map, and where its entry would go, depends on how full the
+// map is: the first one, one behind a full bucket, one that splits a full leaf.
+template <class Map>
+void expect_refused_outside_of_its_transaction(TxParts& parts, Map& map) {
+  TempPath path("hashmap2");
+  TxParts other;
+  ASSERT_EQ(other.create(path.str()), Status::ok);
+  for (Number n = 1; n <= 40; ++n) {
+    SCOPED_TRACE(n);
+    ASSERT_EQ(other.run([&](Transaction& tx) {
+      EXPECT_EQ(map.insert(tx, n, n), Status::invalid_argument);
+      EXPECT_EQ(map.get_or_insert(tx, n).error(), Status::invalid_argument);
+      EXPECT_EQ(map.insert_or_assign(tx, n - 1, n), Status::invalid_argument);
+      EXPECT_EQ(map.erase(tx, n - 1), n == 1 ? Status::not_found : Status::invalid_argument);
+      return Status::ok;
+    }),
+              Status::ok);
+    EXPECT_EQ(map.size(), n - 1);
+    EXPECT_TRUE(other.allocated_blocks().empty());
+    ASSERT_EQ(map.validate(), Status::ok);
+    ASSERT_EQ(parts.run([&](Transaction& tx) { return map.insert(tx, n, n); }), Status::ok);
+    EXPECT_EQ(*map.get(n), n);
+  }
+  ASSERT_EQ(other.close(), Status::ok);
+}
+
+TEST_F(HashMapTest, is_refused_outside_of_its_transaction) {
+  expect_refused_outside_of_its_transaction(parts_, root<HashMap<Number, p<Number>>>());
+}
+
+TEST_F(HashMapTest, is_refused_outside_of_its_transaction_in_order) {
+  expect_refused_outside_of_its_transaction(parts_, root<OrderedMap<Number, p<Number>>>());
+}
+
+template <class Map>
+void expect_aligned_values(TxParts& parts, Map& map) {
+  for (Number n = 1; n <= 200; ++n) {
+    ASSERT_EQ(parts.run([&](Transaction& tx) { return map.insert(tx, n, n); }), Status::ok);
+  }
+  for (const auto& [key, value] : map) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(&value) % alignof(decltype(value)), 0u) << key;
+  }
+  map.for_each_block(
+      [&](const void* block) { EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 64, 0u); });
+}
+
+TEST_F(HashMapTest, values_that_need_more_than_a_line_are_aligned) {
+  struct alignas(256) Wide {
+    Number n = 0;
+    Wide() = default;
+    explicit Wide(Number value) : n(value) {}
+  };
+  auto& map = root<HashMap<Number, Wide>>();
+  expect_aligned_values(parts_, map);
+  ASSERT_EQ(parts_.run([&](Transaction& tx) { return map.clear(tx); }), Status::ok);
+  expect_aligned_values(parts_, parts_.make_root<OrderedMap<Number, Wide>>(1));
 }
 
 // Long phases of growth and of shrinking, from a few keys to thousands, beside std::map.

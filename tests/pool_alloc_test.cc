@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/pool_parts.h"
+#include "tenuto/p.h"
 #include "tenuto/pool.h"
 
 namespace tenuto {
@@ -205,6 +206,30 @@ TEST_F(PoolAlloc, a_realloc_in_a_transaction_that_aborts_did_not_happen) {
             Status::aborted);
   EXPECT_EQ(get(0), before);
   EXPECT_TRUE(all_are(get(0), 64, 1));
+}
+
+// The values of fields wait in DRAM for the next fence, and the block is copied before the commit.
+TEST_F(PoolAlloc, a_realloc_in_a_transaction_takes_fields_that_wait_along) {
+  struct Fields {
+    p<std::uint64_t> first;
+    p<std::uint64_t> second;
+  };
+  ASSERT_EQ(pool_->malloc_to(sizeof(Fields), word(0), {.zero = true}), Status::ok);
+  const auto fields = [this]() -> Fields& { return *reinterpret_cast<Fields*>(get(0)); };
+  for (const bool commits : {false, true}) {
+    EXPECT_EQ(pool_->run([&](Transaction& tx) {
+      TENUTO_TRY(tx.add(words_->slot[0]));
+      fields().first = 7;
+      TENUTO_TRY(pool_->realloc_to(5000, word(0)));
+      EXPECT_EQ(fields().first, 7u);
+      fields().second = 8;
+      EXPECT_EQ(pool_->realloc_to(9000, word(0)), Status::invalid_argument);
+      return commits ? Status::ok : Status::aborted;
+    }),
+              commits ? Status::ok : Status::aborted);
+    EXPECT_EQ(fields().first, commits ? 7u : 0u);
+    EXPECT_EQ(fields().second, commits ? 8u : 0u);
+  }
 }
 
 }  // namespace

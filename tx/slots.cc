@@ -2,10 +2,12 @@
 // that mistakes can be planted in it.
 #include "tenuto/maps/slots.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "pm/assert.h"
 #include "pm/plant.h"
+#include "tenuto/units.h"
 
 namespace TENUTO_NS::slots {
 
@@ -76,8 +78,8 @@ bool Tags::sound() const {
   return true;
 }
 
-Result<void*> make_node(Transaction& tx, std::size_t bytes) {
-  return tx.alloc(bytes, {.align = 64});
+Result<void*> make_node(Transaction& tx, std::size_t bytes, std::size_t align) {
+  return tx.alloc(bytes, {.align = std::max<std::size_t>(align, kLineBytes)});
 }
 
 Status free_node(Transaction& tx, const void* node) {
@@ -99,6 +101,8 @@ Status save_merged(Transaction& tx, const void* bucket, std::size_t bytes) {
   if (TENUTO_PLANT("tx_merged_bucket_not_saved")) return tx.status();
   return tx.add_later(bucket, bytes);
 }
+
+Status begin_insert(Transaction& tx, const p<std::uint64_t>& size) { return tx.add_later(size); }
 
 void assign(p<std::uint64_t>& field, std::uint64_t word) {
   if (TENUTO_PLANT("tx_slots_counted_without_an_entry")) {

@@ -21,9 +21,9 @@
 // are an empty map. K and V are elements (tenuto/element.h). Hash and Equal take keys, and whatever
 // find and the others are called with. The hash is used on media: it must be the same in each run.
 //
-// Errors: a mutator that is refused has changed nothing: not_found, exists, full, too_large, or the
-// transaction's status. If something fails halfway, or bad_alloc passes through, the
-// transaction is rolled back.
+// Errors: a mutator that is refused has changed nothing: not_found, exists, full, too_large,
+// invalid_argument (the map is not in the transaction's pool), or the transaction's status. If
+// something fails halfway, or bad_alloc passes through, the transaction is rolled back.
 // Thread safety: as a variable. Hold a lock until the transaction ends (Transaction::lock), or use
 // a ConcurrentHashMap.
 // Durability: that of the transaction. Readers see what this thread's transaction has changed.

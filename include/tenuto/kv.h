@@ -158,7 +158,8 @@ class TENUTO_API Store : public Collection {
   // without lifetimes are not read.
   Result<std::uint64_t> reclaim(std::uint64_t records_max = 0);
   // The store's time now, in milliseconds since 1970. Lifetimes count from it. It is the clock's
-  // time, and never goes back, also not over a close (WriteOptions::ttl_ms). 0: closed.
+  // time, and never goes back. A close keeps it if a collection with lifetimes is open
+  // (WriteOptions::ttl_ms). 0: closed.
   std::uint64_t time_ms() const;
 
   // Gives back the space that erases and replaced values have left, while other threads read and

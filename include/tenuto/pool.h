@@ -165,12 +165,12 @@ class TENUTO_API Pool {
 
   // Atomically makes the block that dest points to at least `bytes` large. After a crash dest
   // points to the old block or to the new one, and nothing leaks. The contents are kept up to the
-  // smaller size. The type is kept unless options have one. With options.zero the added bytes are
-  // zero. If the old block already has the size, alignment and type, nothing is done. Otherwise it
-  // moves, and other pointers to it are invalid. dest null: this is malloc_to. bytes 0: this is
-  // free_from. Statuses as malloc_to; invalid_argument also: as free_from, or dest is inside the
-  // block. Durable on return. Inside a transaction a move is part of it; malloc_to and free_from
-  // are not. Three fences when it moves.
+  // smaller size, and the type unless options have one. With options.zero the added bytes are zero.
+  // If the old block already has the size, alignment and type, nothing is done. Otherwise it moves,
+  // and other pointers to it are invalid. dest null: as malloc_to. bytes 0: as free_from. Statuses
+  // as malloc_to; invalid_argument also: as free_from, dest is inside the block, or the open
+  // transaction allocated the block. Durable on return. Inside a transaction a move is part of it,
+  // and rolls it back if it fails; malloc_to and free_from are not. Three fences when it moves.
   Status realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options = {});
 
   // Atomically exchanges the targets of two versioned words of this pool. With one null word it is
@@ -366,7 +366,7 @@ class TENUTO_API Pool {
   }
   template <class T>
   static Result<T*> as_root(const Result<void*>& root) {
-    static_assert(std::is_trivially_destructible_v<T>);
+    static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= kLineBytes);
     if (!root) return root.error();
     return static_cast<T*>(*root);
   }

@@ -64,8 +64,8 @@ struct WriteOptions {
   //   - The next open starts at or after the time of the last clean close; after a crash, at or
   //     after the time that the reclaimer saved, about once a second.
   //   - A clock that is far ahead is doubted (StoreOptions::clock_jump_ms_max). It destroys nothing
-  //     if it is set right and the store is opened again. Lifetimes that were given meanwhile are
-  //     those of the wrong clock.
+  //     if it is set right and the store is opened again, but what a put, batch or transaction was
+  //     told to replace or erase. Lifetimes that were given meanwhile are those of the wrong clock.
   //   - A backup and a rescue keep the time of their source.
   std::uint64_t ttl_ms = 0;
 };

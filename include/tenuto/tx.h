@@ -204,7 +204,8 @@ class TENUTO_API Transaction {
   Status on_abort(std::function<void()> f);
   Status on_end(std::function<void(bool committed)> f);
 
-  // Commits the outermost transaction, or leaves an inner one. Durable on return, as
+  // Commits the outermost transaction, or leaves an inner one: while another guard of this thread
+  // is open on the pool, whichever began first, nothing is durable yet. Durable on return, as
   // PoolOptions::durability says (of several pools the strictest). ok | aborted (an inner one was
   // aborted) | corrupt, io, read_only (the pool turned read-only before, and everything is rolled
   // back) | io (a page or the journal failed during the commit: committed, but not known to be

@@ -41,19 +41,14 @@ std::optional<std::string_view> visible(const store::Encoding& encoding, const s
   return encoding.value_in(old->value);
 }
 
-// Stored keys to be erased, and how many of their records have not expired.
-struct Doomed {
-  std::vector<std::string> keys;
-  std::uint64_t live = 0;
-};
-
+// The stored keys of records that are to be erased. Expired ones are left to the reclaimer: it
+// knows whether the clock by which they expired is doubted.
 Status gather(const std::shared_ptr<CollectionState>& state, store::Span span,
-              std::shared_ptr<store::SnapshotCore> snapshot, Doomed& out) {
+              std::shared_ptr<store::SnapshotCore> snapshot, std::vector<std::string>& out) {
   const store::TimeMs time = snapshot != nullptr ? snapshot->time : state->encoding.now();
   store::Cursor cursor(state, std::move(span), std::move(snapshot), nullptr, nullptr);
   for (cursor.seek({}); cursor.valid(); cursor.next()) {
-    out.keys.emplace_back(cursor.key());
-    out.live += state->encoding.live(cursor.value(), time) ? 1 : 0;
+    if (state->encoding.live(cursor.value(), time)) out.emplace_back(cursor.key());
   }
   return cursor.status();
 }
@@ -81,14 +76,13 @@ Status erase_pairs(const std::shared_ptr<CollectionState>& state, const store::S
                    WriteOptions options) {
   auto snapshot = state->collections->versions().take();
   if (!snapshot) return snapshot.error();
-  Doomed doomed;
-  TENUTO_TRY(gather(state, span, *snapshot, doomed));
-  if (doomed.keys.empty()) return Status::not_found;
+  std::vector<std::string> keys;
+  TENUTO_TRY(gather(state, span, *snapshot, keys));
+  if (keys.empty()) return Status::not_found;
   if (TENUTO_PLANT("store_pairs_erased_unread")) snapshot->reset();
   store::ReadSet reads;
   reads.snapshot = *snapshot;
-  TENUTO_TRY(write_all(state.get(), doomed.keys, {}, options, std::move(reads), span));
-  return doomed.live == 0 ? Status::not_found : Status::ok;
+  return write_all(state.get(), keys, {}, options, std::move(reads), span);
 }
 
 // Gives all values that a key has at one timestamp a new lifetime. As above; conflict also: one of
@@ -265,18 +259,18 @@ Result<std::uint64_t> Collection::erase_range(std::optional<std::string_view> fr
                                               std::optional<std::string_view> to,
                                               WriteOptions options) {
   if (state_ == nullptr) return Status::closed;
-  Doomed doomed;
+  std::vector<std::string> keys;
   Status s;
   store::Attempts attempts;
   do {
-    doomed = {};
+    keys.clear();
     store::Span span;
     TENUTO_TRY(state_->encoding.range(from, to, span));
-    TENUTO_TRY(gather(state_, std::move(span), nullptr, doomed));
-    s = write_all(state_.get(), doomed.keys, {}, options);
+    TENUTO_TRY(gather(state_, std::move(span), nullptr, keys));
+    s = write_all(state_.get(), keys, {}, options);
   } while (attempts.again_after(s));
   TENUTO_TRY(s);
-  return doomed.live;
+  return keys.size();
 }
 
 // The tree's first leaf is locked only while the finished leaves are linked.

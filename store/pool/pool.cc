@@ -192,10 +192,11 @@ Status Pool::realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& 
   return run([&](Transaction& tx) {
     Result<void*> fresh = tx.alloc(bytes, {.align = options.align, .type = type});
     if (!fresh) return fresh.error();
+    TENUTO_TRY(tx.add_later(dest));
+    TENUTO_TRY(tx.ready());  // fields of the old block that wait are in it before it is copied
     const std::uint64_t kept = std::min(had, bytes);
     std::memcpy(*fresh, old, kept);
     if (options.zero) std::memset(static_cast<std::byte*>(*fresh) + kept, 0, bytes - kept);
-    TENUTO_TRY(tx.add(dest));
     __atomic_store_n(&dest.raw, PtrWord::encode(&dest, *fresh), __ATOMIC_RELEASE);
     return tx.free(old);
   });

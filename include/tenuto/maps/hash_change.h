@@ -60,7 +60,7 @@ class HashTable : public HashBuckets<K, V, Hash, Equal> {
 template <class K, class V, class Hash, class Equal>
 Status HashTable<K, V, Hash, Equal>::make_chain(Transaction& tx, unsigned entries, Bucket*& chain) {
   for (unsigned room = 0; room < entries; room += Tags::kSlots) {
-    const Result<void*> block = make_node(tx, sizeof(Bucket));
+    const Result<void*> block = make_node(tx, sizeof(Bucket), alignof(Bucket));
     if (!block) return block.error();
     auto* const b = new (*block) Bucket;
     b->more = chain;
@@ -162,7 +162,7 @@ class HashTable<K, V, Hash, Equal>::Split {
     return take(segment_, buckets_of(segment) * sizeof(Bucket));
   }
   Status take(void*& block, std::size_t bytes) {
-    const Result<void*> made = make_node(tx_, bytes);
+    const Result<void*> made = make_node(tx_, bytes, alignof(Bucket));
     if (!made) return made.error();
     block = *made;
     return Status::ok;
@@ -290,9 +290,10 @@ class HashTable<K, V, Hash, Equal>::Merge {
 
 template <class K, class V, class Hash, class Equal>
 Status HashTable<K, V, Hash, Equal>::start(Transaction& tx) {
-  const Result<void*> directory = make_node(tx, Directory::bytes(kDirectoryFirst));
+  const Result<void*> directory =
+      make_node(tx, Directory::bytes(kDirectoryFirst), alignof(Directory));
   if (!directory) return directory.error();
-  const Result<void*> first = make_node(tx, sizeof(Bucket));
+  const Result<void*> first = make_node(tx, sizeof(Bucket), alignof(Bucket));
   if (!first) {
     static_cast<void>(tx.free(*directory));
     return first.error();
@@ -315,12 +316,13 @@ Result<V*> HashTable<K, V, Hash, Equal>::insert_new(Transaction& tx, const Key& 
   TENUTO_TRY(tx.status());
   const std::uint64_t hash = hash_of(key);
   if (this->find_entry(key, hash).bucket != nullptr) return Status::exists;
+  TENUTO_TRY(begin_insert(tx, size_));
   if (buckets_ == 0) TENUTO_TRY(start(tx));
   Bucket* at = bucket(index_of(hash, buckets_));
   while (Tags(at->tags).full() && at->more.get() != nullptr) at = at->more.get();
   Bucket* fresh = nullptr;
   if (Tags(at->tags).full()) {
-    const Result<void*> block = make_node(tx, sizeof(Bucket));
+    const Result<void*> block = make_node(tx, sizeof(Bucket), alignof(Bucket));
     if (!block) return block.error();
     fresh = new (*block) Bucket;
   }

@@ -83,16 +83,16 @@ class OrderedTree<K, V, Less>::Growth {
     }
     taller_ = levels_ == path_.depth;
     if (taller_ && map_.height_ == kHeightMax) return Status::full;
-    TENUTO_TRY(make_node(sizeof(Leaf)));
+    TENUTO_TRY(make_node(sizeof(Leaf), alignof(Leaf)));
     right_ = new (nodes_[0]) Leaf;
     for (unsigned i = 0; i < levels_ + (taller_ ? 1 : 0); ++i) {
-      TENUTO_TRY(make_node(sizeof(Inner)));
+      TENUTO_TRY(make_node(sizeof(Inner), alignof(Inner)));
       inner_[i] = new (nodes_[made_ - 1]) Inner;
     }
     return Status::ok;
   }
-  Status make_node(std::size_t bytes) {
-    const Result<void*> block = slots::make_node(tx_, bytes);
+  Status make_node(std::size_t bytes, std::size_t align) {
+    const Result<void*> block = slots::make_node(tx_, bytes, align);
     if (!block) return block.error();
     nodes_[made_++] = *block;
     return Status::ok;
@@ -231,7 +231,8 @@ Result<V*> OrderedTree<K, V, Less>::insert_new(Transaction& tx, const Key& key,
                                                const Value&... value) {
   TENUTO_TRY(tx.status());
   if (height_ == 0) {
-    const Result<void*> block = make_node(tx, sizeof(Leaf));
+    TENUTO_TRY(begin_insert(tx, size_));
+    const Result<void*> block = make_node(tx, sizeof(Leaf), alignof(Leaf));
     if (!block) return block.error();
     auto* const leaf = new (*block) Leaf;
     const Status made = make_entry(tx, leaf->slot[0], key, value...);
@@ -251,6 +252,7 @@ Result<V*> OrderedTree<K, V, Less>::insert_new(Transaction& tx, const Key& key,
   const Permutation order(leaf.order);
   const unsigned rank = rank_of<false, Less>(leaf, order, 0, key);
   if (rank < order.count() && !Less{}(key, leaf.slot[order.slot(rank)].key)) return Status::exists;
+  TENUTO_TRY(begin_insert(tx, size_));
   if (order.count() == kEntriesMax) {
     return Growth(*this, tx, path, leaf, rank).insert(key, value...);
   }

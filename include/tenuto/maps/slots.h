@@ -88,8 +88,8 @@ class TENUTO_API Tags {
   std::uint64_t word_;
 };
 
-// A block for a node. Statuses and cost as Transaction::alloc.
-TENUTO_API Result<void*> make_node(Transaction& tx, std::size_t bytes);
+// A block for nodes of this alignment, at least a line's. Statuses and cost as Transaction::alloc.
+TENUTO_API Result<void*> make_node(Transaction& tx, std::size_t bytes, std::size_t align);
 // Frees a node, whose elements were moved away or released. Statuses as Transaction::free.
 TENUTO_API Status free_node(Transaction& tx, const void* node);
 // Before a free slot gets a value. Statuses as Transaction::overwrite.
@@ -99,6 +99,10 @@ TENUTO_API Status fill(Transaction& tx, const void* slot, std::size_t bytes);
 TENUTO_API Status vacate(Transaction& tx, const void* slot, std::size_t bytes);
 // When a bucket becomes free with all its slots, in memory that stays: as vacate.
 TENUTO_API Status save_merged(Transaction& tx, const void* bucket, std::size_t bytes);
+// Before an insertion changes anything: logs the count, which it will assign. A map outside of the
+// transaction's pool is refused so: its fields would be stored at once, with no entry. Statuses as
+// Transaction::add_later.
+TENUTO_API Status begin_insert(Transaction& tx, const p<std::uint64_t>& size);
 // Says which slots of a node count.
 TENUTO_API void assign(p<std::uint64_t>& field, std::uint64_t word);
 
@@ -131,6 +135,7 @@ inline constexpr bool kIsField<p<T>> = true;
 template <class V, class Value>
 Status assign_value(Transaction& tx, V& at, const Value& value) {
   if constexpr (kIsField<V>) {
+    TENUTO_TRY(tx.add_later(&at, sizeof at));  // refused outside of the transaction's pool
     at = value;
     return tx.status();
   } else if constexpr (requires { at.assign(tx, value); }) {

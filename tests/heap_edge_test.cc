@@ -333,6 +333,9 @@ TEST(HeapEdge, overlapping_extents_are_damage) {
   ASSERT_EQ(c.entry(1), 0u);
   c.entry(1) = heap::BookEntry::make_extent(entry.type(), d.large + kFrameBytes, 2).raw;
   d.write(&c, at, sizeof c);
+  const std::uint64_t no_seal = 0;  // else it would tell first
+  constexpr std::size_t kSealAt = offsetof(pm::HeadPage, heap) + offsetof(heap::BookHead, seal);
+  d.write(&no_seal, pm::kHeadPageOffset + kSealAt, sizeof no_seal);
   EXPECT_EQ(d.p.open(d.path.str()), Status::corrupt);
   EXPECT_NE(d.p.report.text().find("extents overlap"), std::string::npos) << d.p.report.text();
 }

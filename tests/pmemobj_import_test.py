@@ -5,6 +5,7 @@ usage: pmemobj_import_test.py PROGRAM IMPORTER DROP_IN
 PROGRAM is tests/pmemobj_import_program.c, linked to libpmemobj.
 """
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,11 +30,62 @@ def main():
         print(run(*words, new), end="")
         run(program, "check", new, env=ours)
         assert sorted(os.listdir(folder)) == ["new", "old"]
-        assert "is there already" in run(*words, new, code=1)
-        small = run(importer, "--library", drop_in, "--size", "4096", old, new + "2", code=1)
+        assert "is there already" in run(*words, new, code=3)
+        small = run(importer, "--library", drop_in, "--size", "4096", old, new + "2", code=8)
         assert "PMEMOBJ_MIN_POOL" in small, small
         assert "usage" in run(importer, old, code=2)
-        assert "without LD_PRELOAD" in run(*words, new + "3", env=ours, code=1)
+        assert "without LD_PRELOAD" in run(*words, new + "3", env=ours, code=2)
+        for wrong in ["x", "64MM", "-1", "0", "", "99999999999999999999", "99999999999G"]:
+            run(importer, "--size", wrong, old, new + "4", code=2)
+        for wrong in ["5", "5:", ":8", "5:zz", "5:4", "5:8 ", "-5:8"]:
+            run(importer, "--offset", wrong, old, new + "5", code=2)
+        assert "No such file" in run(*words[:-1], old + "x", new + "6", code=1)
+        run(*words[:-1], new, new + "7", code=10)  # no pool of libpmemobj
+        assert sorted(os.listdir(folder)) == ["new", "old"]
+
+        # Files of others stay, and with a foreign journal the new pool could not be opened.
+        for name in ["8.import", "8.import.journal", "9.journal"]:
+            open(new + name, "w").write(name)
+        run(*words, new + "8")
+        run(program, "check", new + "8", env=ours)
+        assert "9.journal is there already" in run(*words, new + "9", code=3)
+        for name in ["8.import", "8.import.journal", "9.journal"]:
+            assert open(new + name).read() == name
+            os.unlink(new + name)
+        os.unlink(new + "8")
+
+        # A summary that cannot be written is told; the pool is complete.
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([*words, new + "10"], stdout=full, stderr=subprocess.PIPE)
+            assert done.returncode == 8, done
+        run(program, "check", new + "10", env=ours)
+        os.unlink(new + "10")
+
+        # What does not become a pool leaves nothing; of several at once, one wins.
+        for i in range(20):
+            one = subprocess.Popen([*words, new + "11"], stdout=subprocess.DEVNULL)
+            try:
+                one.wait(timeout=i * 0.002)
+            except subprocess.TimeoutExpired:
+                one.send_signal(signal.SIGTERM)
+            assert one.wait() in (0, 14, -signal.SIGTERM), one.returncode
+            left = sorted(os.listdir(folder))
+            assert left in (["new", "old"], ["new", "new11", "old"]), left
+            if "new11" in left:
+                run(program, "check", new + "11", env=ours)
+                os.unlink(new + "11")
+        olds = [old]
+        for i in range(2):
+            olds.append(old + str(i))
+            run(program, "make", olds[-1])
+        for _ in range(5):
+            several = [subprocess.Popen([*words[:-1], o, new + "12"], stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL) for o in olds]
+            codes = sorted(p.wait() for p in several)
+            assert codes == [0, 3, 3], codes
+            run(program, "check", new + "12", env=ours)
+            os.unlink(new + "12")
+        assert sorted(os.listdir(folder)) == ["new", "old", "old0", "old1"]
         run(program, "check", old)  # it was read alone
         assert len(before) == os.path.getsize(old)
 

@@ -188,6 +188,33 @@ TEST_F(RootTest, a_hook_that_fails_or_throws_changes_nothing) {
   EXPECT_TRUE(pool_->grow_root<Listed>("app 2", asks, &report_)) << report_.text();
 }
 
+TEST_F(RootTest, a_hook_ends_no_more_than_its_own_level) {
+  const std::uint64_t before = pool_->stats().allocated_bytes;
+  const auto grow = [&](auto&& end, Status answer) {
+    return pool_
+        ->grow_root<Listed>("listed",
+                            [&](const OldRoot& old, Listed& fresh, Transaction& tx) {
+                              TENUTO_TRY(to_listed(old, fresh, tx));
+                              end(tx);
+                              return answer;
+                            })
+        .error();
+  };
+  const auto commits = [](Transaction& tx) { EXPECT_EQ(tx.commit(), Status::ok); };
+  EXPECT_EQ(grow([](Transaction& tx) { tx.abort(); }, Status::ok), Status::aborted);
+  EXPECT_EQ(grow(commits, Status::exists), Status::exists);
+  EXPECT_EQ(pool_->stats().allocated_bytes, before);
+  EXPECT_EQ(old_->n[3], 4u);
+  EXPECT_EQ(grow(commits, Status::ok), Status::ok);
+  const Result<Listed*> fresh = pool_->root<Listed>("listed");
+  ASSERT_TRUE(fresh);
+  EXPECT_EQ((*fresh)->n[3], 4u);
+  EXPECT_EQ((*fresh)->first->number, sizeof(Numbers));
+  const Result<Garbage> garbage = pool_->find_garbage();
+  ASSERT_TRUE(garbage);
+  EXPECT_TRUE(garbage->lost.empty());
+}
+
 TEST_F(RootTest, a_pool_that_is_only_read_or_closed_or_of_the_parent) {
   const pid_t child = fork();
   if (child == 0) {

@@ -261,8 +261,8 @@ class TENUTO_API Pool {
   // in one object transaction. After a crash the root is the old one or the new one, and nothing
   // leaks. The hook fills the new root, which is zero-filled. It may look at old.layout, and make,
   // change and free other objects in the transaction. If it returns another status than ok, or
-  // throws, nothing is changed, and that is passed on. Without a hook the old bytes are copied, and
-  // the rest is zero; another layout is then invalid_argument.
+  // throws, nothing is changed, and that is passed on. Its commit ends its own level alone. Without
+  // a hook the old bytes are copied, the rest is zero, and another layout is invalid_argument.
   //   - Pointers: a Ptr stores a distance, so assign each one (fresh.list = old->list). A copy of
   //     its bytes would point elsewhere. So a root with a Ptr needs a hook. A VPtr cannot move: a
   //     root that contains one cannot grow. Keep them in a block that the root points to.

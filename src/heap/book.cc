@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pm/assert.h"
+#include "pm/crc32c.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -301,6 +302,31 @@ void Book::flush_list() const {
   for (const BookShadow* t = first_; t != nullptr; t = t->next) {
     flush_bytes(chunk(t->at), kBookChunkBytes);
   }
+}
+
+// Never 0, which is in pools that were never sealed.
+std::uint64_t Book::seal_of_list() const {
+  std::uint32_t crc = ~0u;
+  for (const BookShadow* t = first_; t != nullptr; t = t->next) {
+    crc = pm::crc32c(chunk(t->at), kBookChunkBytes, crc);
+  }
+  return std::uint64_t{1} << 32 | crc;
+}
+
+void Book::seal() {
+  const std::lock_guard lock(mu_);
+  const std::uint64_t sealed = seal_of_list();
+  if (head().seal == sealed) return;
+  store_ordered(head().seal, sealed);
+  flush(head().seal);
+}
+
+Status Book::check_seal(Report* report) const {
+  const std::lock_guard lock(mu_);
+  const bool same = head().seal == 0 || head().seal == seal_of_list();
+  if (same) return Status::ok;
+  return damaged(report, {pm::kHeadPageOffset + offsetof(pm::HeadPage, heap)},
+                 "the list is not that of the last close");
 }
 
 std::vector<PoolOffset> Book::segments() const {

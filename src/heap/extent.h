@@ -80,7 +80,7 @@ class Extents {
   // Recovery, in this order. open reads the log. recover and mark correct it; both are thread-safe.
   // build makes chunks and free extents. With drop_unmarked it frees derived extents that were not
   // marked; durable with the fence that ends the frames' recovery.
-  Status open(Report* report);
+  Status open(bool clean, Report* report);
   Status recover(const BookRecord& said, bool allocated, Report* report);
   Status mark(PoolOffset o, Report* report);
   Status build(bool drop_unmarked, Report* report);

@@ -15,9 +15,10 @@ Status Extents::damaged(Report* report, PoolOffset o, std::string_view what) con
               file_.where(o, what));
 }
 
-Status Extents::open(Report* report) {
+Status Extents::open(bool clean, Report* report) {
   std::vector<BookRecord> live;
   TENUTO_TRY(book_.open(live, report));
+  if (clean) TENUTO_TRY(book_.check_seal(report));
   const std::lock_guard lock(recover_mu_);
   recovered_.reserve(live.size());
   for (const BookRecord& r : live) {

@@ -183,7 +183,8 @@ struct BookHead {
   std::uint64_t list[2];  // first chunk of each list
   std::uint64_t alt;      // the index of the live list
   std::uint64_t segment;  // newest segment
-  std::uint64_t zero[4];
+  std::uint64_t seal;     // of the live list, written by a clean close; 0: there was none yet
+  std::uint64_t zero[3];
 };
 static_assert(pm::OnMedia<BookHead> && sizeof(BookHead) == sizeof(pm::HeadPage::heap));
 

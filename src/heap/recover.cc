@@ -39,7 +39,7 @@ Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& fram
   }
   s.clean = clean;
   s.use_nodes();
-  TENUTO_TRY(s.extents.open(report));
+  TENUTO_TRY(s.extents.open(clean, report));
   s.read_threads = threads;
   // The counts of wear levelling come from the slabs.
   const bool later = clean && s.wear == nullptr;

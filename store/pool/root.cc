@@ -158,7 +158,10 @@ Result<void*> PoolImpl::replace_root(const StoredRoot& old, std::string_view lay
       ~Guard() { grower.store({}); }
     } guard{root_grower};
     root_grower.store(std::this_thread::get_id());
-    const Status s = migrate({old.layout, old.object, old.bytes}, *fresh, tx);
+    // A level of its own: the hook's commit would else keep the new root, to which nothing leads.
+    Transaction level(engine->mine());
+    Status s = migrate({old.layout, old.object, old.bytes}, *fresh, level);
+    if (s == Status::ok && level.status() != Status::closed) s = level.commit();
     if (s != Status::ok) return failed(s, "the hook that migrates the root object failed");
   } else {
     std::memcpy(*fresh, old.object, old.bytes);

@@ -50,7 +50,7 @@ struct ExtentWorld {
     frames = std::move(*f);
     source = std::make_unique<heap::FrameSource>(*file, *frames);
     extents = std::make_unique<heap::Extents>(*file, *source, options.heap, kExtentShards);
-    ASSERT_EQ(extents->open(&report), Status::ok) << report.text();
+    ASSERT_EQ(extents->open(false, &report), Status::ok) << report.text();
     ASSERT_EQ(extents->build(!keep_derived, &report), Status::ok) << report.text();
     if (clean) return;
     frames->begin_recovery();

@@ -12,13 +12,18 @@ namespace TENUTO_NS::pmemobj {
 namespace {
 
 // pobj_action::data[0] of a heap action. A step or a transaction has `taken` a reservation: it
-// belongs to that from then on, whatever becomes of it, and a cancel leaves it alone.
+// belongs to that from then on, whatever becomes of it, and a cancel leaves it alone. A cancelled
+// one belongs to nobody, and is `taken`, too.
 enum class HeapAction : std::uint32_t { alloc = 1, free = 2, taken = 3 };
 
 bool is(const pobj_action& a, HeapAction what) {
   return a.type == POBJ_ACTION_TYPE_HEAP && a.data[0] == static_cast<std::uint32_t>(what);
 }
 void become(pobj_action& a, HeapAction what) { a.data[0] = static_cast<std::uint32_t>(what); }
+
+// The pool of a heap action, behind its offset and bytes. The same offset of another pool is
+// another object, or none: a log that names it could not be replayed.
+std::uint64_t& pool_of_action(pobj_action& a) { return a.data2[2]; }
 
 PMEMoid reserve(PMEMobjpool* pop, pobj_action* act, Wanted wanted) {
   OpenPool* const pool = pool_of(pop);
@@ -36,6 +41,7 @@ PMEMoid reserve(PMEMobjpool* pop, pobj_action* act, Wanted wanted) {
   act->type = POBJ_ACTION_TYPE_HEAP;
   become(*act, HeapAction::alloc);
   act->heap = {block->offset.value, pool->heap().usable(*block)};
+  pool_of_action(*act) = pool->uuid_lo;
   return {pool->uuid_lo, block->offset.value};
 }
 
@@ -46,13 +52,15 @@ Status take_over(OpenPool& pool, tx::Txn& txn, pobj_action* actions, std::size_t
     if (a.type == POBJ_ACTION_TYPE_MEM) {
       if (TENUTO_PLANT("pmemobj_value_not_logged")) continue;
       TENUTO_TRY(txn.add_later(reinterpret_cast<const void*>(a.data2[0]), sizeof(std::uint64_t)));
+    } else if (pool_of_action(a) != pool.uuid_lo) {
+      return Status::invalid_argument;  // of another pool
     } else if (is(a, HeapAction::alloc)) {
       TENUTO_TRY(txn.adopt({a.heap.offset}, 0));
       become(a, HeapAction::taken);
     } else if (is(a, HeapAction::free)) {
       TENUTO_TRY(txn.free(pool.at(a.heap.offset)));
     } else {
-      return Status::invalid_argument;  // published before
+      return Status::invalid_argument;  // published or cancelled before
     }
   }
   return Status::ok;
@@ -66,6 +74,13 @@ void set_values(const pobj_action* actions, std::size_t count) {
   }
 }
 
+int cannot_publish(Status s) {
+  if (s != Status::invalid_argument) return refuse(s, "cannot publish");
+  return refuse(EINVAL,
+                "cannot publish: an action is of another pool, was published or cancelled before, "
+                "or frees what is no object");
+}
+
 int publish(PMEMobjpool* pop, pobj_action* actions, std::size_t count) {
   OpenPool* const pool = pool_of(pop);
   if (pool == nullptr) return errno;
@@ -75,14 +90,14 @@ int publish(PMEMobjpool* pop, pobj_action* actions, std::size_t count) {
     set_values(actions, count);
     return Status::ok;
   });
-  return s == Status::ok ? 0 : refuse(s, "cannot publish");
+  return s == Status::ok ? 0 : cannot_publish(s);
 }
 
 int publish_in_tx(TxState& state, pobj_action* actions, std::size_t count) {
   return without_throwing(ENOMEM, [&] {
     state.values.reserve(state.values.size() + count);
     const Status s = take_over(*state.pool, *state.txn, actions, count);
-    if (s != Status::ok) return refuse(s, "cannot publish");
+    if (s != Status::ok) return cannot_publish(s);
     for (std::size_t i = 0; i < count; ++i) {
       const pobj_action& a = actions[i];
       if (a.type != POBJ_ACTION_TYPE_MEM) continue;
@@ -118,6 +133,7 @@ void pmemobj_defer_free(PMEMobjpool*, PMEMoid oid, struct pobj_action* act) {
   act->type = POBJ_ACTION_TYPE_HEAP;
   become(*act, HeapAction::free);
   act->heap.offset = oid.off;
+  pool_of_action(*act) = oid.pool_uuid_lo;
 }
 
 int pmemobj_publish(PMEMobjpool* pop, struct pobj_action* actv, size_t actvcnt) {
@@ -140,8 +156,16 @@ void pmemobj_cancel(PMEMobjpool* pop, struct pobj_action* actv, size_t actvcnt) 
   if (pool == nullptr || pool->impl->usable() != tenuto::Status::ok) return;
   for (size_t i = 0; i < actvcnt; ++i) {
     if (!is(actv[i], HeapAction::alloc)) continue;
+    if (pool_of_action(actv[i]) != pool->uuid_lo) {
+      refuse(EINVAL, "cannot cancel a reservation: it is of another pool");
+      continue;
+    }
     const tenuto::Status s = without_throwing(
         tenuto::Status::ok, [&] { return pool->heap().cancel({actv[i].heap.offset}); });
-    if (s != tenuto::Status::ok) refuse(s, "cannot cancel a reservation");
+    if (s != tenuto::Status::ok) {
+      refuse(s, "cannot cancel a reservation");
+    } else {
+      become(actv[i], HeapAction::taken);
+    }
   }
 }

@@ -1,5 +1,6 @@
 // pmemobj_create, open, close and check.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +11,9 @@
 #include <cstring>
 #include <new>
 #include <random>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "tenuto/persist.h"
 #include "tools/pmemobj/error.h"
@@ -73,27 +76,84 @@ std::uint64_t random_word() {
   return std::uint64_t{device()} << 32 | device();
 }
 
-// 0 and no message: the file can be replaced by a pool. It is what programs make beforehand, with
-// zeros at its start.
-int make_way(const char* path, std::size_t& bytes, mode_t& mode) {
-  struct stat st;
-  if (stat(path, &st) != 0) return refuse(errno, "%s: %s", path, std::strerror(errno));
-  if (!S_ISREG(st.st_mode)) return refuse(ENOTSUP, "%s: pools are regular files here", path);
-  char head[4096] = {};
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return refuse(errno, "%s: %s", path, std::strerror(errno));
-  const ssize_t n = pread(fd, head, sizeof head, 0);
-  close(fd);
-  const bool zeros = std::all_of(head, head + sizeof head, [](char c) { return c == 0; });
-  if (std::memcmp(head, "PMEMPOOLSET", 11) == 0) {
-    return refuse(ENOTSUP, "%s: sets of pool files are not offered; make one file", path);
+// 0, or the errno that a read met, or EEXIST for a byte that is not zero. Holes are not read.
+int only_zeros(int fd, off_t bytes) {
+  std::vector<char> buffer(std::size_t{1} << 20);
+  for (off_t at = 0; at < bytes;) {
+    const off_t data = lseek(fd, at, SEEK_DATA);
+    if (data < 0 && errno == ENXIO) return 0;  // a hole up to the end
+    if (data > at) at = data;                  // where it is not known, everything is read
+    const ssize_t n = pread(fd, buffer.data(), buffer.size(), at);
+    if (n <= 0) return n < 0 ? errno : 0;
+    if (std::any_of(buffer.data(), buffer.data() + n, [](char c) { return c != 0; })) return EEXIST;
+    at += n;
   }
-  if (n < 0 || !zeros) return refuse(EEXIST, "%s: the file is not empty", path);
-  bytes = static_cast<std::size_t>(st.st_size);
-  if (bytes < PMEMOBJ_MIN_POOL) return refuse(EINVAL, "%s: smaller than PMEMOBJ_MIN_POOL", path);
-  if (mode == 0) mode = st.st_mode & 07777;
-  return unlink(path) == 0 ? 0 : refuse(errno, "%s: %s", path, std::strerror(errno));
+  return 0;
 }
+
+// The file of zeros that programs make beforehand, which a pool replaces. If no pool is made, it
+// comes back, without the space that it may have reserved.
+class Placeholder {
+ public:
+  ~Placeholder() {
+    if (!taken_) return;
+    const int fd = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return;  // somebody else's file has the name
+    if (ftruncate(fd, size_) != 0 || fchmod(fd, mode_) != 0) unlink(path_.c_str());
+    close(fd);
+  }
+  // 0, or errno with a message.
+  int take(const char* path) {
+    // A link stays, and the file that it leads to is replaced.
+    const std::unique_ptr<char, decltype(&std::free)> real(realpath(path, nullptr), std::free);
+    if (real == nullptr) return refuse(errno, "%s: %s", path, std::strerror(errno));
+    path_ = real.get();
+    struct stat st;
+    const int fd = open(real.get(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+      const int error = errno;
+      if (fd >= 0) close(fd);
+      return refuse(error, "%s: %s", path, std::strerror(error));
+    }
+    const int error = check(fd, st, path);
+    close(fd);
+    if (error != 0) return error;
+    if (unlink(real.get()) != 0) return refuse(errno, "%s: %s", path, std::strerror(errno));
+    size_ = st.st_size;
+    mode_ = st.st_mode & 07777;
+    taken_ = true;
+    return 0;
+  }
+  void replaced() { taken_ = false; }
+  const char* path() const { return path_.c_str(); }
+  std::size_t size() const { return static_cast<std::size_t>(size_); }
+  mode_t mode() const { return mode_; }
+
+ private:
+  static int check(int fd, const struct stat& st, const char* path) {
+    if (!S_ISREG(st.st_mode)) return refuse(ENOTSUP, "%s: pools are regular files here", path);
+    char head[11] = {};
+    if (pread(fd, head, sizeof head, 0) == sizeof head &&
+        std::memcmp(head, "PMEMPOOLSET", sizeof head) == 0) {
+      return refuse(ENOTSUP, "%s: sets of pool files are not offered; make one file", path);
+    }
+    const int error = only_zeros(fd, st.st_size);
+    if (error == EEXIST) return refuse(EEXIST, "%s: the file holds more than zeros", path);
+    if (error != 0) return refuse(error, "%s: %s", path, std::strerror(error));
+    const auto bytes = static_cast<std::uint64_t>(st.st_size);
+    if (bytes < PMEMOBJ_MIN_POOL) {
+      return refuse(EINVAL, "%s: smaller than PMEMOBJ_MIN_POOL", path);
+    }
+    struct rlimit limit;  // beyond it, not even this file could be made again
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur) return 0;
+    return refuse(EFBIG, "%s: larger than RLIMIT_FSIZE", path);
+  }
+
+  std::string path_;
+  off_t size_ = 0;
+  mode_t mode_ = 0;
+  bool taken_ = false;
+};
 
 // For files of libpmemobj, which nobody should take for damaged pools.
 bool is_of_libpmemobj(const char* path, const char** what) {
@@ -126,7 +186,13 @@ PMEMobjpool* create_pool(const char* path, const char* layout, std::size_t bytes
   if (!layout_fits(layout)) return nullptr;
   PoolOptions options;
   if (!options_from_environment(options)) return nullptr;
-  if (bytes == 0 && make_way(path, bytes, mode) != 0) return nullptr;
+  Placeholder zeros;
+  if (bytes == 0) {
+    if (zeros.take(path) != 0) return nullptr;
+    path = zeros.path();
+    bytes = zeros.size();
+    if (mode == 0) mode = zeros.mode();
+  }
   if (bytes < PMEMOBJ_MIN_POOL) {
     refuse(EINVAL, "a pool of %zu bytes: the smallest one is PMEMOBJ_MIN_POOL, %zu", bytes,
            PMEMOBJ_MIN_POOL);
@@ -142,6 +208,7 @@ PMEMobjpool* create_pool(const char* path, const char* layout, std::size_t bytes
     if (error == ENOMEM) errno = ENOSPC;
     return nullptr;
   }
+  zeros.replaced();
   auto pool = std::make_unique<OpenPool>();
   pool->impl = std::move(*made);
   const Result<void*> root = pool->impl->root(kRootLayout, sizeof(Directory), &report);
@@ -163,6 +230,20 @@ PMEMobjpool* create_pool(const char* path, const char* layout, std::size_t bytes
   return enter(std::move(pool), path);
 }
 
+// What is wrong with the directory, which is an object and has no checksum; null: nothing is found.
+const char* damage_of_directory(const OpenPool& pool) {
+  const Directory& d = *pool.directory;
+  if (d.uuid_lo != pool.file().superblock().pool_id) return "its uuid is not the pool's";
+  if (std::memchr(d.layout, 0, kLayoutMax) == nullptr) return "its layout has no end";
+  if (d.root == 0) return d.root_bytes == 0 ? nullptr : "its root object has a size and no place";
+  const auto block = pool.heap().find_taken({d.root}, heap::Kind::logged);
+  if (!block || pool.heap().type_of_taken({d.root}) != block_type(POBJ_ROOT_TYPE_NUM)) {
+    return "its root word leads to no root object";
+  }
+  const bool fits = d.root_bytes != 0 && d.root_bytes <= pool.heap().usable(*block);
+  return fits ? nullptr : "the size of its root object cannot be";
+}
+
 std::unique_ptr<OpenPool> open_parts(const char* path, const char* layout, PoolOptions options) {
   if (path == nullptr) {
     refuse(EINVAL, "the path is null");
@@ -173,7 +254,8 @@ std::unique_ptr<OpenPool> open_parts(const char* path, const char* layout, PoolO
     refuse(errno, "%s: %s", path, std::strerror(errno));
     return nullptr;
   }
-  if (const char* what = nullptr; is_of_libpmemobj(path, &what)) {
+  // Only a file is read: the open of a pipe would wait for its other end.
+  if (const char* what = nullptr; S_ISREG(st.st_mode) && is_of_libpmemobj(path, &what)) {
     refuse(
         EINVAL,
         "%s: this is %s, which Tenuto cannot open; tenuto import-pmemobj copies its objects into a "
@@ -200,6 +282,11 @@ std::unique_ptr<OpenPool> open_parts(const char* path, const char* layout, PoolO
   pool->directory = root ? static_cast<Directory*>(*root) : nullptr;
   if (pool->directory == nullptr || pool->directory->uuid_lo == 0) {
     refuse(EINVAL, "%s: no pool of the drop-in, or its pmemobj_create did not end", path);
+    return nullptr;
+  }
+  if (const char* const damage = damage_of_directory(*pool)) {
+    refuse(EINVAL, "%s: the directory of the drop-in is damaged: %s; restore a backup", path,
+           damage);
     return nullptr;
   }
   const char* const stored = pool->directory->layout;

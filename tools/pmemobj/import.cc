@@ -6,9 +6,12 @@
 // are not equal to these by chance. Other pointers (a bare offset, a self-relative pointer) cannot
 // be told from numbers: --offset names those, or the program that owns the data has to convert.
 //
-// The new pool gets its name when it is complete.
+// The new pool gets its name when it is complete. Until then it has a name that no other import
+// has, and that is removed on every way out but a kill.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <libpmemobj.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,9 +30,59 @@ namespace {
 // Where libpmemobj keeps the layout's name, behind the header of the file.
 constexpr std::size_t kLayoutPlace = 4096;
 
-[[noreturn]] void fail(const std::string& what) {
+// Exit codes are those of tenuto, the numbers of tenuto::Status (tools/tenuto.md).
+enum Code {
+  kNotFound = 1,
+  kUsage = 2,
+  kExists = 3,
+  kFull = 4,
+  kBusy = 6,
+  kPermission = 7,
+  kIo = 8,
+  kCorrupt = 9,
+  kNotAPool = 10,
+  kStopped = 14
+};
+
+Code code_of(int error) {
+  switch (error) {
+    case ENOENT:
+      return kNotFound;
+    case EEXIST:
+      return kExists;
+    case ENOMEM:
+    case ENOSPC:
+    case EFBIG:
+      return kFull;
+    case EWOULDBLOCK:
+      return kBusy;
+    case EACCES:
+    case EPERM:
+      return kPermission;
+    default:
+      return kIo;
+  }
+}
+
+// The new pool while it is not complete. Plain arrays, for the handler of signals.
+char unfinished[4096];
+char unfinished_journal[4096];
+
+void remove_unfinished() {
+  if (unfinished[0] == 0) return;
+  ::unlink(unfinished);
+  ::unlink(unfinished_journal);
+}
+
+void stopped(int) {
+  remove_unfinished();
+  ::_exit(kStopped);
+}
+
+[[noreturn]] void fail(Code code, const std::string& what) {
+  remove_unfinished();
   std::fprintf(stderr, "tenuto-import-pmemobj: %s\n", what.c_str());
-  std::exit(1);
+  std::exit(code);
 }
 
 // The calls of the drop-in.
@@ -44,10 +98,10 @@ struct DropIn {
   explicit DropIn(const char* path) {
     // It must find its own calls, and not those of the library that this program is linked to.
     void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
-    if (library == nullptr) fail(::dlerror());
+    if (library == nullptr) fail(kIo, ::dlerror());
     const auto find = [&](const char* name, auto& call) {
       call = reinterpret_cast<std::remove_reference_t<decltype(call)>>(::dlsym(library, name));
-      if (call == nullptr) fail(std::string(path) + " has no " + name);
+      if (call == nullptr) fail(kIo, std::string(path) + " has no " + name);
     };
     find("pmemobj_create", create);
     find("pmemobj_close", close);
@@ -57,7 +111,9 @@ struct DropIn {
     find("pmemobj_alloc", alloc);
     find("pmemobj_persist", persist);
     if (reinterpret_cast<void*>(create) == reinterpret_cast<void*>(&::pmemobj_create)) {
-      fail("the drop-in is in the place of libpmemobj; run this program without LD_PRELOAD");
+      fail(kUsage,
+           "the drop-in is in the place of libpmemobj; run this program without LD_PRELOAD, and "
+           "without its folder in LD_LIBRARY_PATH");
     }
   }
 };
@@ -99,7 +155,11 @@ class Import {
     }
   }
   void add(PMEMoid old, const Copy& copy, PMEMoid made) {
-    if (OID_IS_NULL(made)) fail(std::string("the new pool: ") + calls_.errormsg());
+    if (OID_IS_NULL(made)) {
+      const Code code = code_of(errno);
+      fail(code, std::string("the new pool: ") + calls_.errormsg() +
+                     (code == kFull ? "; --size makes it larger" : ""));
+    }
     old_uuid_ = old.pool_uuid_lo;
     new_uuid_ = made.pool_uuid_lo;
     copies_[old.off] = copy;
@@ -159,14 +219,73 @@ class Import {
   std::uint64_t odd_ = 0;
 };
 
-constexpr char kUsage[] =
+constexpr char kHelp[] =
     "usage: tenuto-import-pmemobj [OPTION]... OLD NEW\n"
     "Copies the objects of OLD, a pool of libpmemobj, into NEW, a pool of the drop-in for it.\n"
-    "  --size BYTES        of the new pool; else that of OLD\n"
+    "  --size BYTES        of the new pool, such as 64M or 2G; else that of OLD\n"
     "  --offset TYPE:AT    the word at byte AT of objects of this type number holds the offset of "
     "an\n"
     "                      object, and no uuid; may be repeated\n"
     "  --library PATH      of libtenuto_pmemobj.so\n";
+
+// A number up to `end`, the first character behind it.
+bool parse_number(const char*& text, std::uint64_t& number) {
+  if (*text < '0' || *text > '9') return false;  // no sign and no blank
+  char* end = nullptr;
+  errno = 0;
+  number = std::strtoull(text, &end, 0);
+  text = end;
+  return errno == 0;
+}
+
+bool parse_size(const char* text, std::size_t& bytes) {
+  std::uint64_t number = 0;
+  if (!parse_number(text, number)) return false;
+  constexpr char kUnits[] = "KMGT";
+  unsigned shift = 0;
+  if (*text != 0) {
+    const char* const unit = std::strchr(kUnits, *text++);
+    if (unit == nullptr) return false;
+    shift = 10 * static_cast<unsigned>(unit - kUnits + 1);
+  }
+  if (*text != 0 || number == 0 || number > SIZE_MAX >> shift) return false;
+  bytes = number << shift;
+  return true;
+}
+
+// TYPE:AT
+bool parse_offset(const char* text, std::map<std::uint64_t, std::set<std::uint64_t>>& offsets) {
+  std::uint64_t type = 0;
+  std::uint64_t at = 0;
+  if (!parse_number(text, type) || *text++ != ':' || !parse_number(text, at)) return false;
+  if (*text != 0 || at % 8 != 0) return false;
+  offsets[type].insert(at);
+  return true;
+}
+
+// A name beside `path` that nothing has.
+void name_unfinished(const std::string& path) {
+  std::random_device device;
+  char id[20];
+  std::snprintf(id, sizeof id, ".%08x%08x", device(), device());
+  const std::string name = path + id + ".import";
+  if (name.size() + sizeof ".journal" > sizeof unfinished) fail(kUsage, path + ": too long");
+  if (::access(name.c_str(), F_OK) == 0) fail(kExists, name + " is there already");
+  std::strcpy(unfinished_journal, (name + ".journal").c_str());
+  std::strcpy(unfinished, name.c_str());
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, stopped);
+}
+
+void sync_folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // Some file systems cannot sync a folder (EINVAL).
+  if (fd < 0 || (::fsync(fd) != 0 && errno != EINVAL)) {
+    fail(kIo, folder + ": " + std::strerror(errno));
+  }
+  ::close(fd);
+}
 
 }  // namespace
 
@@ -179,52 +298,64 @@ int main(int argc, char** argv) {
     const std::string word = argv[i];
     const bool more = i + 1 < argc;
     if (word == "--help") {
-      std::fputs(kUsage, stdout);
+      std::fputs(kHelp, stdout);
       return 0;
     }
     if (word == "--size" && more) {
-      bytes = std::strtoull(argv[++i], nullptr, 0);
+      if (!parse_size(argv[++i], bytes)) fail(kUsage, std::string("--size: no size: ") + argv[i]);
     } else if (word == "--library" && more) {
       library = argv[++i];
     } else if (word == "--offset" && more) {
-      char* end = nullptr;
-      const std::uint64_t type = std::strtoull(argv[++i], &end, 0);
-      if (*end != ':') fail("--offset wants TYPE:AT");
-      offsets[type].insert(std::strtoull(end + 1, nullptr, 0));
+      if (!parse_offset(argv[++i], offsets)) {
+        fail(kUsage, std::string("--offset wants TYPE:AT, and AT is a multiple of 8: ") + argv[i]);
+      }
     } else {
       paths.push_back(word);
     }
   }
   if (paths.size() != 2 || paths[0].starts_with("-") || paths[1].starts_with("-")) {
-    std::fputs(kUsage, stderr);
-    return 2;
+    std::fputs(kHelp, stderr);
+    return kUsage;
   }
   const DropIn calls(library);
   struct stat st;
-  if (::stat(paths[0].c_str(), &st) != 0) fail(paths[0] + ": " + std::strerror(errno));
-  if (::access(paths[1].c_str(), F_OK) == 0) fail(paths[1] + " is there already");
+  if (::stat(paths[0].c_str(), &st) != 0) {
+    fail(code_of(errno), paths[0] + ": " + std::strerror(errno));
+  }
+  for (const std::string& path : {paths[1], paths[1] + ".journal"}) {
+    struct stat there;
+    if (::lstat(path.c_str(), &there) == 0) fail(kExists, path + " is there already");
+  }
   PMEMobjpool* const from = pmemobj_open(paths[0].c_str(), nullptr);
-  if (from == nullptr) fail(paths[0] + ": " + pmemobj_errormsg());
+  if (from == nullptr) {
+    const Code code = errno == EINVAL ? kNotAPool : code_of(errno);
+    fail(code, paths[0] + ": " + pmemobj_errormsg());
+  }
   const char* const layout = reinterpret_cast<const char*>(from) + kLayoutPlace;
   if (bytes == 0) bytes = static_cast<std::size_t>(st.st_size);
-  const std::string unnamed = paths[1] + ".import";
-  ::unlink(unnamed.c_str());
-  PMEMobjpool* const to = calls.create(unnamed.c_str(), layout, bytes, st.st_mode & 07777);
-  if (to == nullptr) fail(paths[1] + ": " + calls.errormsg());
+  name_unfinished(paths[1]);
+  PMEMobjpool* const to = calls.create(unfinished, layout, bytes, st.st_mode & 07777);
+  if (to == nullptr) fail(code_of(errno), paths[1] + ": " + calls.errormsg());
   Import import(from, calls, to);
   import.offsets = std::move(offsets);
   import.run();
   calls.close(to);
   pmemobj_close(from);
-  if (calls.check(unnamed.c_str(), nullptr) != 1) fail(std::string("check: ") + calls.errormsg());
-  if (::link(unnamed.c_str(), paths[1].c_str()) != 0) fail(paths[1] + ": " + std::strerror(errno));
-  ::unlink(unnamed.c_str());
-  ::unlink((unnamed + ".journal").c_str());
+  if (calls.check(unfinished, nullptr) != 1) {
+    fail(kCorrupt, std::string("check: ") + calls.errormsg());
+  }
+  if (::link(unfinished, paths[1].c_str()) != 0) {
+    fail(code_of(errno), paths[1] + ": " + std::strerror(errno));
+  }
+  remove_unfinished();
+  unfinished[0] = 0;
+  sync_folder_of(paths[1]);
   std::printf("%zu objects, %llu pointers\n", import.objects(),
               static_cast<unsigned long long>(import.pointers()));
   if (import.odd() != 0) {
     std::printf("%llu OIDs lead to no object and were left as they are\n",
                 static_cast<unsigned long long>(import.odd()));
   }
+  if (std::fflush(stdout) != 0) fail(kIo, std::string("standard output: ") + std::strerror(errno));
   return 0;
 }

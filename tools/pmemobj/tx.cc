@@ -54,7 +54,7 @@ Status commit_engine(TxState& state) {
 int push_level(TxState& state, OpenPool& pool, std::jmp_buf env) {
   const auto behavior =
       state.levels.empty() ? POBJ_TX_FAILURE_ABORT : state.levels.back().on_failure;
-  state.levels.emplace_back(env, behavior);
+  state.levels.push(env, behavior);
   state.last_error = 0;
   if (!state.outermost()) return 0;
   state.pool = &pool;
@@ -182,10 +182,7 @@ int pmemobj_tx_begin(PMEMobjpool* pop, jmp_buf env, ...) {
   OpenPool* const pool = state.stage == TX_STAGE_WORK ? state.pool : pool_of(pop);
   if (pool == nullptr) stop("pmemobj_tx_begin: %p is no open pool", static_cast<void*>(pop));
   int error = without_throwing(ENOMEM, [&] { return push_level(state, *pool, env); });
-  if (error != 0) {
-    if (state.levels.empty()) stop("pmemobj_tx_begin: no memory");
-    return begin_failed(state, error);
-  }
+  if (error != 0) return begin_failed(state, error);
   state.stage = TX_STAGE_WORK;
   va_list params;
   va_start(params, env);
@@ -232,7 +229,7 @@ int pmemobj_tx_end(void) {
     tell(state);
   }
   const int error = state.last_error;
-  state.levels.pop_back();
+  state.levels.pop();
   if (state.levels.empty()) {
     no_longer_in_tx(state);
   } else {

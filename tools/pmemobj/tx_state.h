@@ -13,6 +13,8 @@
 #include <csetjmp>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "tools/pmemobj/pools.h"
@@ -29,6 +31,34 @@ struct Level {
       : jumps(to != nullptr), on_failure(behavior) {
     if (jumps) std::memcpy(env, to, sizeof env);
   }
+};
+
+static_assert(std::is_trivially_destructible_v<Level>);  // abort_level may jump
+
+// The outermost level needs no memory, so that a begin which has none can fail as an abort.
+class Levels {
+ public:
+  void push(std::jmp_buf env, pobj_tx_failure_behavior behavior) {
+    if (first_) {
+      inner_.emplace_back(env, behavior);
+    } else {
+      first_.emplace(env, behavior);
+    }
+  }
+  void pop() {
+    if (inner_.empty()) {
+      first_.reset();
+    } else {
+      inner_.pop_back();
+    }
+  }
+  Level& back() { return inner_.empty() ? *first_ : inner_.back(); }
+  bool empty() const { return !first_; }
+  bool one() const { return first_ && inner_.empty(); }
+
+ private:
+  std::optional<Level> first_;
+  std::vector<Level> inner_;
 };
 
 struct TxLock {
@@ -50,12 +80,12 @@ struct TxState {
   pmemobj_tx_callback callback = nullptr;
   void* callback_arg = nullptr;
   void* user_data = nullptr;
-  std::vector<Level> levels;  // the outermost one first
+  Levels levels;
   std::vector<TxLock> locks;
   std::vector<ValueToSet> values;  // of published actions: stored by the commit
 
   ~TxState();  // the thread ends: rolls back, then releases the locks
-  bool outermost() const { return levels.size() == 1; }
+  bool outermost() const { return levels.one(); }
 };
 
 TxState& tx_state();

@@ -1,0 +1,115 @@
+// A clean close seals the bookkeeping log: an entry is one word without a checksum, and each
+// flipped bit of the list is found by the next open.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "heap/format.h"
+#include "pm/format.h"
+#include "support/pool_parts.h"
+#include "tenuto/pool.h"
+
+namespace tenuto::test {
+namespace {
+
+constexpr std::uint64_t kExtent = 40'000;
+constexpr std::uint64_t kType = 7;
+
+class HeapSeal : public testing::Test {
+ protected:
+  std::string path() const { return temp_.str(); }
+  PoolOptions options() const {
+    PoolOptions o = PoolParts::small_options();
+    o.medium = Medium::cache;
+    return o;
+  }
+  // Live extents, and some that were freed: entries and tombstones.
+  void make() {
+    Result<Pool> pool = Pool::create(path(), options());
+    ASSERT_TRUE(pool);
+    std::vector<void*> made;
+    for (int i = 0; i < 24; ++i) {
+      ASSERT_EQ(pool->run([&](Transaction& tx) {
+        const Result<void*> object = tx.alloc(kExtent, {.type = kType});
+        if (!object) return object.error();
+        made.push_back(*object);
+        return Status::ok;
+      }),
+                Status::ok);
+    }
+    for (std::size_t i = 0; i < made.size(); i += 2) {
+      ASSERT_EQ(pool->run([&](Transaction& tx) { return tx.free(made[i]); }), Status::ok);
+    }
+    ASSERT_EQ(pool->close(), Status::ok);
+  }
+  Status open(std::size_t* objects = nullptr) {
+    Result<Pool> pool = Pool::open(path(), options());
+    if (!pool) return pool.error();
+    std::size_t shown = 0;
+    for ([[maybe_unused]] const std::byte& o : pool->objects<std::byte>(kType)) shown += 1;
+    if (objects != nullptr) *objects = shown;
+    return pool->close();
+  }
+  template <class T>
+  T read(std::uint64_t at) {
+    T value;
+    std::ifstream file(path(), std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(at));
+    file.read(reinterpret_cast<char*>(&value), sizeof value);
+    return value;
+  }
+  void flip(std::uint64_t at, unsigned bit) {
+    const auto flipped = static_cast<char>(read<char>(at) ^ 1 << bit);
+    std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(flipped);
+  }
+  static constexpr std::uint64_t kHead = pm::kHeadPageOffset + offsetof(pm::HeadPage, heap);
+
+  const TempPath temp_{"seal"};
+};
+
+TEST_F(HeapSeal, every_flipped_bit_of_the_list_is_found) {
+  make();
+  const auto head = read<heap::BookHead>(kHead);
+  const std::uint64_t chunk = head.list[head.alt];
+  ASSERT_NE(chunk, 0u);
+  for (std::uint64_t at = chunk; at < chunk + heap::kBookChunkBytes; ++at) {
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      SCOPED_TRACE("byte " + std::to_string(at - chunk) + ", bit " + std::to_string(bit));
+      flip(at, bit);
+      ASSERT_EQ(open(), Status::corrupt);
+      flip(at, bit);
+    }
+  }
+  std::size_t objects = 0;
+  EXPECT_EQ(open(&objects), Status::ok);
+  EXPECT_EQ(objects, 12u);
+}
+
+// As pools are that were closed before there was a seal.
+TEST_F(HeapSeal, a_pool_without_a_seal_opens_and_gets_one) {
+  make();
+  const auto seal = read<heap::BookHead>(kHead).seal;
+  ASSERT_NE(seal, 0u);
+  for (unsigned bit = 0; bit < 64; ++bit) {
+    if ((seal >> bit & 1) != 0) flip(kHead + offsetof(heap::BookHead, seal) + bit / 8, bit % 8);
+  }
+  std::size_t objects = 0;
+  EXPECT_EQ(open(&objects), Status::ok);
+  EXPECT_EQ(objects, 12u);
+  {
+    Result<Pool> pool = Pool::open(path(), options());
+    ASSERT_TRUE(pool);
+    ASSERT_EQ(pool->run([&](Transaction& tx) { return tx.alloc(kExtent).error(); }), Status::ok);
+    ASSERT_EQ(pool->close(), Status::ok);
+  }
+  EXPECT_NE(read<heap::BookHead>(kHead).seal, 0u);
+  EXPECT_EQ(open(), Status::ok);
+}
+
+}  // namespace
+}  // namespace tenuto::test

@@ -67,7 +67,9 @@ class HeapSeal : public testing::Test {
     file.seekp(static_cast<std::streamoff>(at));
     file.put(flipped);
   }
+  std::uint64_t seal() { return read<heap::BookHead>(kHead).seal.raw; }
   static constexpr std::uint64_t kHead = pm::kHeadPageOffset + offsetof(pm::HeadPage, heap);
+  static constexpr std::uint64_t kSealAt = kHead + offsetof(heap::BookHead, seal);
 
   const TempPath temp_{"seal"};
 };
@@ -90,24 +92,42 @@ TEST_F(HeapSeal, every_flipped_bit_of_the_list_is_found) {
   EXPECT_EQ(objects, 12u);
 }
 
-// As pools are that were closed before there was a seal.
-TEST_F(HeapSeal, a_pool_without_a_seal_opens_and_gets_one) {
+TEST_F(HeapSeal, a_life_that_changes_nothing_seals_again) {
   make();
-  const auto seal = read<heap::BookHead>(kHead).seal;
-  ASSERT_NE(seal, 0u);
-  for (unsigned bit = 0; bit < 64; ++bit) {
-    if ((seal >> bit & 1) != 0) flip(kHead + offsetof(heap::BookHead, seal) + bit / 8, bit % 8);
+  const std::uint64_t before = seal();
+  {
+    Result<Pool> pool = Pool::open(path(), options());
+    ASSERT_TRUE(pool);
+    ASSERT_EQ(pool->close(), Status::ok);
   }
-  std::size_t objects = 0;
-  EXPECT_EQ(open(&objects), Status::ok);
-  EXPECT_EQ(objects, 12u);
+  EXPECT_NE(seal(), before);
+  const auto head = read<heap::BookHead>(kHead);
+  flip(head.list[head.alt] + 100, 3);
+  EXPECT_EQ(open(), Status::corrupt);
+}
+
+// As pools are that a build closed which knows no seal: it leaves 0, or that of an older close.
+TEST_F(HeapSeal, a_pool_without_its_own_seal_opens_and_gets_one) {
+  make();
+  constexpr unsigned kSequence = 32;  // its lowest bit in a seal
+  for (const std::uint64_t left :
+       {std::uint64_t{0}, seal() ^ std::uint64_t{1} << (kSequence + 2) ^ 1}) {
+    const std::uint64_t differs = seal() ^ left;
+    for (unsigned bit = 0; bit < 64; ++bit) {
+      if ((differs >> bit & 1) != 0) flip(kSealAt + bit / 8, bit % 8);
+    }
+    ASSERT_EQ(seal(), left);
+    std::size_t objects = 0;
+    EXPECT_EQ(open(&objects), Status::ok);
+    EXPECT_EQ(objects, 12u);
+    EXPECT_NE(seal(), left);
+  }
   {
     Result<Pool> pool = Pool::open(path(), options());
     ASSERT_TRUE(pool);
     ASSERT_EQ(pool->run([&](Transaction& tx) { return tx.alloc(kExtent).error(); }), Status::ok);
     ASSERT_EQ(pool->close(), Status::ok);
   }
-  EXPECT_NE(read<heap::BookHead>(kHead).seal, 0u);
   EXPECT_EQ(open(), Status::ok);
 }
 

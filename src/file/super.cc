@@ -136,6 +136,7 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
   copy_damaged_ = copy_torn_ = !both;
   was_clean_ = (both || TENUTO_PLANT("pm_damaged_superblock_copy_ignored")) &&
                copy[best].state == static_cast<std::uint32_t>(PoolState::clean);
+  sequence_found_ = copy[best].sequence;
   take_superblock(copy[best]);
   return Status::ok;
 }

@@ -304,27 +304,25 @@ void Book::flush_list() const {
   }
 }
 
-// Never 0, which is in pools that were never sealed.
-std::uint64_t Book::seal_of_list() const {
+BookSeal Book::seal_of_list(std::uint64_t sequence) const {
   std::uint32_t crc = ~0u;
   for (const BookShadow* t = first_; t != nullptr; t = t->next) {
     crc = pm::crc32c(chunk(t->at), kBookChunkBytes, crc);
   }
-  return std::uint64_t{1} << 32 | crc;
+  return BookSeal::make(sequence, crc);
 }
 
 void Book::seal() {
   const std::lock_guard lock(mu_);
-  const std::uint64_t sealed = seal_of_list();
-  if (head().seal == sealed) return;
-  store_ordered(head().seal, sealed);
+  store_ordered(head().seal, seal_of_list(file_.superblock().sequence + 1));
   flush(head().seal);
 }
 
 Status Book::check_seal(Report* report) const {
   const std::lock_guard lock(mu_);
-  const bool same = head().seal == 0 || head().seal == seal_of_list();
-  if (same) return Status::ok;
+  const std::uint64_t clean = file_.sequence_found();
+  const BookSeal seal = head().seal;
+  if (!seal.is_of(clean) || seal.raw == seal_of_list(clean).raw) return Status::ok;
   return damaged(report, {pm::kHeadPageOffset + offsetof(pm::HeadPage, heap)},
                  "the list is not that of the last close");
 }

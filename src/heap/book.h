@@ -159,7 +159,8 @@ class Book {
   // Flushes the whole list.
   void flush_list() const;
   // An entry has no room for a checksum, and one that lost a bit may free an extent that is in use,
-  // or bring one back. So a clean close seals the list, and the next open compares it.
+  // or bring one back. So a clean close seals the list, and the next open compares it. REQUIRES:
+  // the next superblock says that the pool is clean.
   void seal();
   Status check_seal(Report* report) const;
 
@@ -183,7 +184,7 @@ class Book {
   Status open_list(ShadowsById& shadows, Report* report);
   void open_tombstone(const ShadowsById& shadows, BookShadow& shadow, unsigned i);
   std::uint64_t room() const;
-  std::uint64_t seal_of_list() const;
+  BookSeal seal_of_list(std::uint64_t sequence) const;
   BookPlace* place_of(PoolOffset chunk);
   BookShadow& append_chunk(BookPlace& place, PoolOffset at, std::uint64_t id);
   void free_chunk(BookShadow& shadow);

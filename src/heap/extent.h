@@ -151,7 +151,8 @@ class Extents {
   void trim();
   // Flushes the bookkeeping log for other threads, which may have flushed without a fence.
   void flush_log() const { book_.flush_list(); }
-  bool guard_log();  // Book::guard
+  void seal() { book_.seal(); }  // Book::seal
+  bool guard_log();              // Book::guard
   // For a clean close; nothing may be called afterwards. Gives back the frames that the next open
   // would not find, since open builds chunks from live extents only.
   void close(unsigned core);

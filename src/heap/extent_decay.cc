@@ -151,7 +151,6 @@ bool Extents::give_back_free() {
 // After the next open a half of a chunk without live extents has no owner. So its frame is given
 // back now.
 void Extents::close(unsigned core) {
-  book_.seal();
   const auto locks = lock_all();
   const auto live = [](const ExtentWord& w) {
     return w.state() == ExtentState::live || w.state() == ExtentState::claimed;

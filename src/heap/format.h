@@ -179,11 +179,25 @@ static_assert(BookPosition::make(5, 119).index() == 119);
 static_assert(BookPosition::make(5, 119).chunk_id() == 5);
 
 // The heap's line in the head page.
+// The checksum of a list, and the lower half of the sequence of the superblock that says that the
+// pool is clean. Of any other sequence it says nothing: a pool of an earlier build has 0 there, and
+// such a build closes a pool and leaves an older seal.
+struct BookSeal {
+  std::uint64_t raw = 0;
+
+  static constexpr BookSeal make(std::uint64_t sequence, std::uint32_t crc) {
+    return {sequence << 32 | crc};
+  }
+  constexpr bool is_of(std::uint64_t sequence) const {
+    return raw != 0 && raw >> 32 == (sequence & 0xffff'ffff);
+  }
+};
+
 struct BookHead {
   std::uint64_t list[2];  // first chunk of each list
   std::uint64_t alt;      // the index of the live list
   std::uint64_t segment;  // newest segment
-  std::uint64_t seal;     // of the live list, written by a clean close; 0: there was none yet
+  BookSeal seal;          // of the live list
   std::uint64_t zero[3];
 };
 static_assert(pm::OnMedia<BookHead> && sizeof(BookHead) == sizeof(pm::HeadPage::heap));

@@ -234,7 +234,10 @@ Status Heap::close() {
   State& s = state_.as_opened();
   TENUTO_TRY(s.file.writable());
   s.frames.large().stop();
-  if (unread() && s.released_unread.empty()) return Status::ok;
+  if (unread() && s.released_unread.empty()) {
+    s.extents.seal();
+    return Status::ok;
+  }
   static_cast<void>(*state_);  // what the open left
   s.end_recording();
   if (!TENUTO_PLANT("heap_closed_with_deferred_frees")) TENUTO_TRY(s.free_all_deferred());
@@ -256,6 +259,7 @@ Status Heap::close() {
   // It may have been found before, while the caches were emptied.
   if (!sound || s.file.poisoned() != Status::ok) return Status::corrupt;
   s.extents.close(0);
+  s.extents.seal();
   return Status::ok;
 }
 

@@ -66,9 +66,9 @@ void Arena::give(Slab& slab, const unsigned* indexes, std::size_t count) {
   const std::lock_guard lock(mu);
   Slab* const successor = slab.successor.load(std::memory_order_relaxed);
   Slab& now = successor != nullptr ? *successor : slab;
-  // Blocks whose bits are in DRAM are given back without a look at the slab. Its page may be on a
-  // disk alone, and to read it took a fifth of the time of updates in a store larger than memory.
-  if (!now.in_dram) guard_header(file_, now);
+  // The store's records are given back without a look at the slab. Its page may be on a disk alone,
+  // and to read it took a fifth of the time of updates in a store larger than memory.
+  if (!is_derived(now.kind)) guard_header(file_, now);
   const bool was_empty = now.empty();
   for (std::size_t i = 0; i < count; ++i) {
     if (slab.is_free(indexes[i])) {  // freed twice: two references led to it

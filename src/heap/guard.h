@@ -2,11 +2,11 @@
 //
 // Headers. While the pool is open DRAM has all that the header of a slab says. A store behind the
 // end of a block, or a stray one, may change the header on media; a crash would then lose the slab.
-// So the header is compared where a slab is looked at anyway: when blocks are taken from it, when
-// those are given back whose bits are on media, when it is morphed or erased, in validate(), and in
-// a close, which also compares the bits. What is wrong is restored from DRAM, reported, and the
-// pool turns read-only: the bytes beside the header may be wrong, too, and these nobody knows. Such
-// a pool is not closed cleanly.
+// So the header is compared where a slab is looked at anyway: when blocks are taken from it or
+// given back (but not the store's records), when it is morphed or erased, in validate(), and in a
+// close, which also compares the bits. What is wrong is restored from DRAM, reported, and the pool
+// turns read-only: the bytes beside the header may be wrong, too, and these nobody knows. Such a
+// pool is not closed cleanly.
 //
 // Canaries (PoolOptions::canaries). The last word of every logged block belongs to the heap. It has
 // a value that follows from the pool's id and the word's offset, not from the block: so blocks of

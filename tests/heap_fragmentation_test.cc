@@ -3,7 +3,7 @@
 // sizes change. A further test fills a pool by one class after another.
 //
 // TENUTO_FRAG_MB sets the live bytes in MiB (default 3), and prints the table of
-// src/heap/README.md: the peak of the frames in use over the peak of the live bytes.
+// src/heap/slabs.md: the peak of the frames in use over the peak of the live bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

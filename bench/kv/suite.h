@@ -1,4 +1,4 @@
-// Suites: all tables that a part of bench/README.md needs, by one command, in markdown.
+// Suites: all tables that a part of bench/results.md needs, by one command, in markdown.
 #pragma once
 
 #include <cstdint>

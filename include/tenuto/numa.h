@@ -4,7 +4,7 @@
 // and from others only when these have none and the pool cannot grow. A block of another node is
 // freed in two phases: the free is recorded on the thread's own node, and a thread of the block's
 // node takes many of them at once. A pool on a machine with one node knows nothing of this.
-// Nothing of it is in the pool's format: an open decides anew (src/heap/README.md).
+// Nothing of it is in the pool's format: an open decides anew (src/heap/numa.md).
 #pragma once
 
 #include <array>

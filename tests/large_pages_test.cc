@@ -144,7 +144,7 @@ TEST_F(LargePages, only_large_pools_in_memory_that_want_them_have_a_thread) {
       {"as it comes", [](PoolOptions&) {}, 1},
       {"small", [](PoolOptions& o) { o.size = 16 * kMiB; }, 0},
       {"not wanted", [](PoolOptions& o) { o.large_pages = false; }, 0},
-      {"its own commits only", [](PoolOptions& o) { o.medium = Medium::journal; }, 1},
+      {"its own commits and checkpoints", [](PoolOptions& o) { o.medium = Medium::journal; }, 2},
   };
   for (const Case& c : cases) {
     const TempPath path("large-case");

@@ -79,6 +79,16 @@ TEST_F(PmemobjRefused, an_action_that_was_cancelled) {
   EXPECT_EQ(walk().size(), 1u);
 }
 
+// A program that publishes to the offset word of an OID alone never sets the other one.
+TEST_F(PmemobjRefused, but_not_an_oid_of_an_offset_alone) {
+  PMEMoid made = OID_NULL;
+  ASSERT_EQ(pmemobj_alloc(pop_, &made, 100, 1, nullptr, nullptr), 0);
+  struct pobj_action act;
+  pmemobj_defer_free(pop_, {0, made.off}, &act);
+  EXPECT_EQ(pmemobj_publish(pop_, &act, 1), 0) << pmemobj_errormsg();
+  EXPECT_TRUE(walk().empty());
+}
+
 // Also the first one of a thread, which has no room for its levels yet.
 TEST_F(PmemobjRefused, a_begin_without_memory_is_an_abort) {
   Root& r = root<Root>();

@@ -81,7 +81,7 @@ class Threads : public testing::Test {
 TEST_F(Threads, signals_of_the_program_are_not_for_them) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGALRM, SIGCHLD}) {
     count(signal);
-    EXPECT_EQ(all_, 3) << "of the journal, of lifetimes, of large pages";
+    EXPECT_EQ(all_, 4) << "two of the journal, of lifetimes, of large pages";
     EXPECT_EQ(take_, 0) << signal;
   }
   // The handler for pages that cannot be read (pm/bus_error.h) runs in any thread.

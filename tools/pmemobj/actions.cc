@@ -128,7 +128,10 @@ void pmemobj_set_value(PMEMobjpool*, struct pobj_action* act, uint64_t* ptr, uin
   act->data2[1] = value;
 }
 
-void pmemobj_defer_free(PMEMobjpool*, PMEMoid oid, struct pobj_action* act) {
+// libpmemobj looks at the offset alone. So programs may have set only that word of an OID.
+void pmemobj_defer_free(PMEMobjpool* pop, PMEMoid oid, struct pobj_action* act) {
+  const OpenPool* const pool = pool_of(pop);
+  if (oid.pool_uuid_lo == 0 && pool != nullptr) oid.pool_uuid_lo = pool->uuid_lo;
   *act = {};
   act->type = POBJ_ACTION_TYPE_HEAP;
   become(*act, HeapAction::free);

@@ -9,6 +9,9 @@
 //   fast GC       unlinked chunk | tombstones that name its entries are dead, chunk is reused
 //   slow GC       new list and its head | alt | old chunks are reused: alt selects a whole list
 //   old segment   unlinked segment | its frame is given back
+//   clean close   list, seal | the superblock says clean (the fence is Frames::close's). The seal
+//                 names that superblock: if a crash comes before it, or an earlier build closes the
+//                 pool later, it says nothing
 //
 // Every chunk has a shadow in DRAM (BookShadow), with a bit for each entry that matters:
 //   an extent's entry        no tombstone has been appended for it

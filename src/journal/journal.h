@@ -22,9 +22,10 @@
 // never count: the kernel never writes a private mapping back.
 //
 // A thread that needs a commit makes it, for all threads that wait meanwhile. One thread alone pays
-// no hand-over, and many threads share one device write. The journal's own thread makes the
-// checkpoints and the periodic commits. It commits early when many line images wait, because an
-// epoch that fits into a core's cache costs much less.
+// no hand-over, and many threads share one device write. The journal has two threads of its own.
+// One makes the periodic commits, early when many line images wait, because an epoch that fits into
+// a core's cache costs much less. The other makes the checkpoints, for which no commit waits unless
+// the ring is full.
 //
 // A failed write or sync is final. What a failed sync had to write may be gone from the page cache,
 // and a later sync that succeeds does not prove anything about it. From then on nothing is

@@ -143,7 +143,7 @@ TEST(BusError, a_file_cut_short_under_an_open_store_is_an_error) {
   ASSERT_EQ(in_child([&] { fill(path.str()); }), 0);
   const Bytes sound = read_image(path.str());
   std::mt19937_64 random(test_seed());
-  const int rounds = static_cast<int>(from_env("TENUTO_CUTS", fewer_if_sanitized(30, 2)));
+  const int rounds = static_cast<int>(from_env("TENUTO_CUTS", fewer_if_sanitized(30, 5)));
   for (int round = 0; round < rounds; ++round) {
     const std::uint64_t keep =
         random() % (round % 2 == 0 ? sound.size() : 2 * pm::kHeadBytes) / kFrameBytes * kFrameBytes;

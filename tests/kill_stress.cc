@@ -28,7 +28,7 @@ KillOptions bounded() {
 
 TEST(KillStress, nothing_acknowledged_is_lost_and_nothing_leaks) {
   KillOptions o = bounded();
-  o.kills = from_env("TENUTO_KILLS", 400);
+  o.kills = from_env("TENUTO_KILLS", fewer_if_sanitized(400, 4));
   SCOPED_TRACE("TENUTO_SEED=" + std::to_string(o.seed));
   const KillReport r = kill_loop(o);
   ASSERT_FALSE(r.error) << r.error.text();
@@ -54,7 +54,7 @@ TEST(KillStress, nothing_acknowledged_is_lost_and_nothing_leaks) {
 // What is not synced may be lost there, so the children sync before they acknowledge.
 TEST(KillStress, nothing_synced_is_lost_on_medium_journal) {
   KillOptions o = bounded();
-  o.kills = from_env("TENUTO_KILLS", 120);
+  o.kills = from_env("TENUTO_KILLS", fewer_if_sanitized(120, 4));
   o.medium = Medium::journal;
   SCOPED_TRACE("TENUTO_SEED=" + std::to_string(o.seed));
   const KillReport r = kill_loop(o);

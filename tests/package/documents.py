@@ -20,6 +20,7 @@ A program that includes tenuto/crash.h is built with the traced library (tenuto_
 skipped if that is not there.
 """
 import argparse
+import concurrent.futures
 import dataclasses
 import difflib
 import os
@@ -216,11 +217,17 @@ def main():
             programs += programs_of(blocks)
         except Failure as failure:
             failures.append(failure)
-    for program, example in programs:
+
+    def try_out(program):
         try:
-            ran += runner.try_out(program, example)
+            return runner.try_out(*program), None
         except Failure as failure:
-            failures.append(failure)
+            return False, failure
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:  # each has its own folder
+        for done, failure in threads.map(try_out, programs):
+            ran += done
+            failures += [failure] if failure else []
     for failure in failures:
         print(failure, file=sys.stderr)
     print(f"documents: {ran} of {len(programs)} programs run well, {fragments} fragments not run, "

@@ -162,6 +162,32 @@ function(tenuto_test_sees target)
   target_compile_definitions(${target} PRIVATE TENUTO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 endfunction()
 
+# Compiles TARGET with tests/support/headers.h, which the compiler has read before. Headers that were
+# read fit only what has the same flags: those that KIND names, of the build that SUFFIX names.
+#   fast, quick  a program, optimised or not    part  the objects of a part
+function(tenuto_test_headers target kind suffix)
+  if(NOT TENUTO_PCH)
+    return()
+  endif()
+  set(headers tests_headers_${kind}${suffix})
+  if(NOT TARGET ${headers})
+    set(source "${CMAKE_BINARY_DIR}/tests/headers.cc")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "int main() {}\n")
+    if(kind STREQUAL "part")
+      add_library(${headers} OBJECT EXCLUDE_FROM_ALL "${source}")
+    else()
+      add_executable(${headers} EXCLUDE_FROM_ALL "${source}")  # as a test, and never linked
+      target_link_libraries(${headers} PRIVATE GTest::gtest)
+    endif()
+    target_link_libraries(${headers} PRIVATE tenuto${suffix})
+    target_precompile_headers(${headers} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/headers.h")
+    if(kind STREQUAL "quick")
+      target_compile_options(${headers} PRIVATE $<$<CONFIG:Debug>:-O0>)
+    endif()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${headers})
+endfunction()
+
 # The objects of files that several programs of tests/ may contain, each compiled once for all of
 # them; LIBS for their headers. SUFFIX names the build, as everywhere.
 function(tenuto_test_parts target suffix)
@@ -174,36 +200,22 @@ function(tenuto_test_parts target suffix)
       add_library(${part} OBJECT "${file}")
       target_link_libraries(${part} PRIVATE tenuto${suffix})
       tenuto_test_sees(${part})
+      tenuto_test_headers(${part} part "${suffix}")
     endif()
     target_link_libraries(${part} PRIVATE ${arg_LIBS})
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${part}>)
   endforeach()
 endfunction()
 
-# The file of a test, NAME.cc, is compiled with tests/support/headers.h, which the compiler has read
-# before. A `_test` calls everything once: not optimised, it takes less than half the time where
-# there are sanitizers. Headers that were read fit only what has the same flags.
+# A `_test` calls everything once: not optimised, it takes less than half the time where there are
+# sanitizers.
 function(tenuto_test_speed target kind suffix)
   set(flags fast)
   if(kind STREQUAL "test" AND NOT suffix)
     set(flags quick)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O0>)
   endif()
-  if(NOT TENUTO_PCH)
-    return()
-  endif()
-  set(headers tests_headers_${flags}${suffix})
-  if(NOT TARGET ${headers})
-    set(source "${CMAKE_BINARY_DIR}/tests/headers.cc")
-    file(CONFIGURE OUTPUT "${source}" CONTENT "int main() {}\n")
-    add_executable(${headers} EXCLUDE_FROM_ALL "${source}")  # as a test, and never linked
-    target_link_libraries(${headers} PRIVATE tenuto${suffix} GTest::gtest)
-    target_precompile_headers(${headers} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/headers.h")
-    if(flags STREQUAL "quick")
-      target_compile_options(${headers} PRIVATE $<$<CONFIG:Debug>:-O0>)
-    endif()
-  endif()
-  target_precompile_headers(${target} REUSE_FROM ${headers})
+  tenuto_test_headers(${target} ${flags} "${suffix}")
 endfunction()
 
 # A program of tests/ that others start: its files are listed like those of a test.

@@ -235,7 +235,7 @@ TEST(Format, bookkeeping_log) {
   EXPECT_EQ(at(14), 960);
   EXPECT_EQ(at(15), 72);
   EXPECT_EQ(at(119), 1016);
-  const heap::BookHead head{{1, 2}, 1, 3, 0, {}};
+  const heap::BookHead head{{1, 2}, 1, 3, {}, {}, 0};
   EXPECT_EQ(hex(&head, 32), "0100000000000000020000000000000001000000000000000300000000000000");
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "heap/format.h"
+#include "pm/plant.h"
 #include "support/each_allocation.h"
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
@@ -215,9 +216,12 @@ TEST_F(HeapUnreadTest, memory_that_fails_leaves_it_to_the_next_call) {
   EXPECT_EQ(allocated(), with);
 }
 
-// The bits of a slab with leaves: an open cannot know, and reads go on.
+// The bits of a slab with leaves: an open cannot know, and reads go on. Here no table of slabs
+// stands for them.
 TEST_F(HeapUnreadTest, damage_is_told_by_the_first_call_that_needs_it) {
+  plant("heap_closed_without_slab_table");
   closed_store();
+  unplant_all();
   Bytes b = read_image(path_.str());
   const std::size_t slab = leaves_of(b)[3] / heap::kSlabBytes * heap::kSlabBytes;
   b[slab + kLineBytes + 9] ^= 4;

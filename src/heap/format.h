@@ -178,7 +178,6 @@ static_assert(BookEntry::make_tombstone({99}).killed().value == 99);
 static_assert(BookPosition::make(5, 119).index() == 119);
 static_assert(BookPosition::make(5, 119).chunk_id() == 5);
 
-// The heap's line in the head page.
 // The checksum of a list, and the lower half of the sequence of the superblock that says that the
 // pool is clean. Of any other sequence it says nothing: a pool of an earlier build has 0 there, and
 // such a build closes a pool and leaves an older seal.
@@ -191,14 +190,53 @@ struct BookSeal {
   constexpr bool is_of(std::uint64_t sequence) const {
     return raw != 0 && raw >> 32 == (sequence & 0xffff'ffff);
   }
+  constexpr std::uint32_t crc() const { return static_cast<std::uint32_t>(raw); }
 };
 
+// --- table of slabs ------------------------------------------------------------------------------
+// The derived slabs of a closed pool (slab_table.cc), in parts of 64 KiB. This head, then for each
+// slab a word, and the bits of the blocks in use, in block order and in whole words.
+inline constexpr std::uint64_t kSlabTableMagic = 0x4c42'5442'4c53'4e54;
+
+struct SlabTablePart {
+  std::uint64_t magic;
+  std::uint64_t self;
+  std::uint64_t pool_id;
+  std::uint64_t before;      // the part before, 0 in the first one
+  std::uint32_t before_crc;  // of its head and words
+  std::uint32_t words;       // behind this head
+  std::uint64_t zero[3];
+};
+static_assert(pm::OnMedia<SlabTablePart> && sizeof(SlabTablePart) == kLineBytes);
+inline constexpr std::size_t kSlabTableWords = (kSlabBytes - sizeof(SlabTablePart)) / 8;
+
+// A slab: where it is, in units of 64 KiB, and its class.
+struct SlabTableEntry {
+  std::uint64_t raw = 0;
+
+  static constexpr SlabTableEntry make(PoolOffset slab, unsigned class_id) {
+    return {slab.value / kSlabBytes << 8 | class_id};
+  }
+  constexpr PoolOffset offset() const { return {(raw >> 8) * kSlabBytes}; }
+  constexpr unsigned class_id() const { return raw & 0xff; }
+};
+static_assert(SlabTableEntry::make({3 * kSlabBytes}, 36).offset().value == 3 * kSlabBytes);
+static_assert(SlabTableEntry::make({3 * kSlabBytes}, 36).class_id() == 36);
+
+// The last part. The first word is as in a BookSeal: of the superblock of that close, and the crc.
+struct SlabTableName {
+  BookSeal seal;
+  std::uint64_t part = 0;
+};
+
+// The heap's line in the head page.
 struct BookHead {
   std::uint64_t list[2];  // first chunk of each list
   std::uint64_t alt;      // the index of the live list
   std::uint64_t segment;  // newest segment
   BookSeal seal;          // of the live list
-  std::uint64_t zero[3];
+  SlabTableName table;
+  std::uint64_t zero;
 };
 static_assert(pm::OnMedia<BookHead> && sizeof(BookHead) == sizeof(pm::HeadPage::heap));
 

@@ -366,6 +366,11 @@ struct Heap::State {
   Status end_recovery(Report* report);                  // the same
   Status own_frames(Report* report);
 
+  // --- slab_table.cc
+  void write_slab_table();
+  void keep_slab_table();
+  void adopt_slab_table();
+
   // --- read_slabs.cc
   Status find_slabs(unsigned threads, Report* report);
   Status finish_slabs(Report* report);

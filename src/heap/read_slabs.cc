@@ -21,8 +21,10 @@ void prefetch_slab(const pm::PoolFile& file, PoolOffset o) {
 }  // namespace
 
 // Every taken 64-KiB frame with a sound header is a slab, because a header is durably erased before
-// its frame is given back. Extents are skipped: they hold the users' bytes.
+// its frame is given back. Extents are skipped: they hold the users' bytes. After a clean close
+// most derived slabs are known from its table.
 Status Heap::State::find_slabs(unsigned threads, Report* report) {
+  if (clean) adopt_slab_table();
   std::vector<PoolOffset> places;
   const std::uint64_t end = file.bytes();
   for (PoolOffset o{round_up(pm::kHeadBytes, kSlabBytes)}; o.value + kSlabBytes <= end;
@@ -31,7 +33,7 @@ Status Heap::State::find_slabs(unsigned threads, Report* report) {
       o = {round_down(past - 1, kSlabBytes)};
       continue;
     }
-    const bool known = pages.find(o).owner != PageOwner::none;  // a reading before had no memory
+    const bool known = pages.find(o).owner != PageOwner::none;
     if (!known && frames.frames().taken(frame_of_offset(o), frame::kOrderSlab)) {
       places.push_back(o);
     }

@@ -236,6 +236,7 @@ Status Heap::close() {
   s.frames.large().stop();
   if (unread() && s.released_unread.empty()) {
     s.extents.seal();
+    s.keep_slab_table();
     return Status::ok;
   }
   static_cast<void>(*state_);  // what the open left
@@ -258,6 +259,7 @@ Status Heap::close() {
   s.for_each_slab([&](Slab& slab) { sound = s.close_slab(slab) && sound; });
   // It may have been found before, while the caches were emptied.
   if (!sound || s.file.poisoned() != Status::ok) return Status::corrupt;
+  s.write_slab_table();
   s.extents.close(0);
   s.extents.seal();
   return Status::ok;
@@ -322,6 +324,10 @@ Status Heap::State::validate_slab(const Slab& slab, Report* report) {
     }
     if (old == nullptr && !old_stripes_clear(slab)) {
       return damaged(slab.offset, "a bit of an old part without blocks");
+    }
+    // Nobody has compared them, if the slab is in the table of the last close.
+    if (slab.stripes_known && !stripes_sealed(slab)) {
+      return damaged(slab.offset, "the bits of a slab are not those of its last close");
     }
   }
   unsigned free_blocks = 0;

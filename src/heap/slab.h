@@ -189,6 +189,11 @@ struct Slab : BlockGrid {
   void set_live_word(std::size_t w, std::uint64_t bits) {
     live_bits_[w].store(bits, std::memory_order_relaxed);
   }
+  // Of the 64 blocks of a word, those that are not free.
+  std::uint64_t used_word(std::size_t w) const {
+    const std::size_t left = blocks - 64 * w;
+    return ~free_bits[w] & (left < 64 ? (1ull << left) - 1 : ~0ull);
+  }
   // set_live without a locked instruction. REQUIRES: no other thread changes it.
   bool set_live_alone(unsigned i) {
     std::atomic<std::uint64_t>& word = live_bits_[i / 64];

@@ -43,7 +43,7 @@ using Records = std::map<std::string, std::string>;
 
 constexpr std::size_t kSectorBytes = 512;  // as large as a leaf
 constexpr std::size_t kLeafPhase = 448;    // offset of the first leaf in its slab, modulo 512
-constexpr std::uint64_t kMutants = test::fewer_if_sanitized(4'000, 6);
+constexpr std::uint64_t kMutants = test::fewer_if_sanitized(2'500, 4);
 constexpr std::uint64_t kMutantsPerCollision = 10'000;
 constexpr std::uint64_t kRescueEvery = 8;      // one mutant in so many is also rescued
 constexpr unsigned kAlarmSeconds = 60;         // for one mutant, with sanitizers

@@ -53,7 +53,7 @@ Status put_odd_keys(Collection c) {
   TENUTO_TRY(c.put("", "of the empty key"));
   TENUTO_TRY(c.put(all, all));
   TENUTO_TRY(c.put(std::string(1000, 'l'), "of a long key"));
-  TENUTO_TRY(c.put(std::string(1000, 'l') + "m", "of a longer one"));
+  TENUTO_TRY(c.put(std::string(1000, 'l').append("m"), "of a longer one"));
   TENUTO_TRY(c.put("\0\0"s, ""));
   return c.put("\xc3\xa4\xff", "not UTF-8");
 }

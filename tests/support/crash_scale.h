@@ -10,7 +10,7 @@
 namespace tenuto::test {
 
 inline std::size_t crash_scaled(std::size_t n) {
-  constexpr double kUsual = 0.5;
+  constexpr double kUsual = 0.4;
   static const char* const text = std::getenv("TENUTO_CRASH_SCALE");
   const double scale = text == nullptr ? kUsual : std::atof(text);
   return static_cast<std::size_t>(std::ceil(static_cast<double>(n) * scale));

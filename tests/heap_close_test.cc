@@ -68,6 +68,7 @@ class HeapClose : public testing::Test {
 };
 
 TEST_F(HeapClose, slabs_with_the_blocks_of_the_last_close_are_left_alone) {
+  plant("heap_closed_without_slab_table");  // which is written as a whole
   reserve(kBlocks);
   const std::uint64_t all = close();
   open_well();
@@ -97,6 +98,7 @@ TEST_F(HeapClose, after_a_kill_all_slabs_are_written) {
 
 TEST_F(HeapClose, after_a_kill_stripes_that_are_believed_are_found) {
   plant("heap_close_believes_stripes_after_crash");
+  plant("heap_closed_without_slab_table");  // which stands for the stripes
   reserve(kBlocks);
   close();
   open_well();

@@ -147,7 +147,7 @@ const std::vector<Planted>& bugs_below_the_store() {
        "a close forgets what other threads flushed and did not fence", "living_thread",
        "cell 1: shows"},
       {"heap_close_forgets_derived_bits", "a close does not write the bits of derived blocks",
-       "derived_closed", "cell 48: shows"},
+       "derived_closed", "the bits of a slab"},
       {"heap_slab_stripes_not_zeroed", "a new slab takes its frame's old contents for bits",
        "dirty_slabs", "block's bit and its use disagree"},
       {"heap_morph_stripes_not_zeroed", "a morphed slab takes old blocks' contents for bits",

@@ -177,6 +177,22 @@ TEST_F(ToolJournal, what_a_killed_create_left_goes_with_the_next_one) {
   EXPECT_EQ(files(), (std::set<std::string>{"a.tnt", ".a.tnt.12345678.new"}));
 }
 
+TEST_F(ToolJournal, a_killed_create_leaves_no_pool_without_a_store) {
+  const std::string pool = path("a.tnt");
+  for (int round = 0; round < 20; ++round) {
+    const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const pid_t child = start({"create", pool, "--size", "8M", "--medium", "journal"}, in);
+    close(in);
+    for (int i = 0; i < 100'000 && !std::filesystem::exists(pool); ++i) usleep(50);
+    kill(child, SIGKILL);
+    static_cast<void>(wait(child));
+    EXPECT_EQ(run_json({"info", pool, "-q"})["has_store"], true);
+    EXPECT_EQ(run({"put", pool, "k", "v", "--medium", "journal"}).code, 0);
+    std::filesystem::remove(pool);  // not its journal: as if the kill had come before
+  }
+  new_pool("a.tnt");
+}
+
 TEST_F(ToolJournal, a_killed_pool_of_objects_was_not_closed_cleanly) {
   const std::string pool = path("objects.tnt");
   const pid_t child = fork();

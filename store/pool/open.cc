@@ -60,7 +60,8 @@ Status PoolImpl::finish_copy(Report* report) {
 
 Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
                                                    const PoolOptions& options,
-                                                   const PoolStoreKind& kind, Report* report) {
+                                                   const PoolStoreKind& kind, Report* report,
+                                                   const Fill& fill) {
   TENUTO_TRY(pm::PoolFile::take_key(path, options, report));
   const pm::MetadataOpen rights;
   const auto build = [&](PoolImpl& p) {
@@ -70,6 +71,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
   auto made = make(path, options, kind, false, build, report);
   if (!made) return made.error();
   std::unique_ptr<PoolImpl> impl = std::move(*made);
+  if (fill && !TENUTO_PLANT("store_pool_named_before_its_store")) TENUTO_TRY(fill(*impl));
   TENUTO_TRY(impl->file->link_into_place(report));
   if (!impl->file->wants_journal()) {
     impl->heap->start_large_pages();

@@ -412,6 +412,41 @@ TEST_F(ToolErrors, damage_that_only_a_close_or_a_write_meets_is_named) {
   }
 }
 
+TEST_F(ToolErrors, a_change_beside_damage_says_whether_it_was_done) {
+  const std::string pool = path("a.tnt");
+  StoreOptions options;
+  options.pool.medium = Medium::cache;
+  new_pool("a.tnt", {"--medium", "cache"});
+  for (const char* name : {"b", "c"}) {
+    ASSERT_EQ(run({"collections", pool, "--make", name, "--medium", "cache"}).code, 0);
+    ASSERT_EQ(run({"put", pool, "--collection", name, "k", "v", "--medium", "cache"}).code, 0);
+  }
+  write_and_die(pool, "dune", "value", options);
+  std::string bytes = read_file(pool);
+  const std::size_t leaf = leaves_of({bytes.begin(), bytes.end()})[0];
+  bytes[leaf + kLineBytes + 2] ^= 1;
+  struct Case {
+    std::vector<std::string> words;
+    std::string says;
+    bool c_is_left;
+  };
+  for (const Case& c :
+       {Case{{"--drop", "c"}, "\"c\" was dropped, but the pool cannot be closed", false},
+        Case{{"--drop", "c", "--make", "d"}, "the collection \"d\" is not there", true},
+        Case{{"--make", "d"}, "the collection \"d\" is not there", true},
+        Case{{"--rename", "c", "--to", "d"}, "the collection \"c\" is there", true}}) {
+    write_file(pool, bytes);
+    std::vector<std::string> words = {"collections", pool, "--medium", "cache"};
+    words.insert(words.end(), c.words.begin(), c.words.end());
+    expect_error(run(words), Status::corrupt, c.says);
+    const Outcome left = run({"check", pool, "--repair", path("new.tnt"), "--medium", "cache"});
+    EXPECT_EQ(left.code, static_cast<int>(Status::corrupt)) << left.err;
+    const Outcome names = run({"collections", path("new.tnt")});
+    EXPECT_EQ(names.out.find("\nc\t") != std::string::npos, c.c_is_left) << names.out << names.err;
+    std::filesystem::remove(path("new.tnt"));
+  }
+}
+
 TEST_F(ToolErrors, a_damaged_pool_is_reported_and_never_a_crash) {
   const std::string pool = new_pool("a.tnt");
   for (int i = 0; i < 50; ++i) put(pool, "key" + std::to_string(i), std::string(500, 'v'));

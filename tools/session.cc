@@ -200,13 +200,15 @@ Error call_failed(const Pool& pool, Status status, std::string what, std::string
   return store_failed(status, std::move(what), std::move(where), std::move(why));
 }
 
-Error Session::close() {
+Error Session::close(std::string_view done) {
+  const std::string what = done.empty() ? "cannot close the pool"
+                                        : fmt::format("{}, but the pool cannot be closed", done);
   Status status = Status::ok;
   Error damage;
   if (store_ || pool_) {
     // What the open of a killed pool has left is done now. A closed pool cannot say what was found.
     static_cast<void>(pool().info());
-    damage = call_failed(pool(), pool().health(), "cannot close the pool", path_);
+    damage = call_failed(pool(), pool().health(), what, path_);
   }
   if (store_) {
     status = store_->close();
@@ -217,7 +219,7 @@ Error Session::close() {
   pool_.reset();
   if (status == Status::ok) return no_error();
   if (status == damage.status) return damage;
-  return store_failed(status, "cannot close the pool", path_);
+  return store_failed(status, what, path_);
 }
 
 std::string Session::where(std::string_view key) const {

@@ -33,8 +33,9 @@ class Session {
                              const CollectionOptions& form);
   // From now on records() are those of this collection.
   Error select(const std::string& name, const CollectionOptions& options);
-  // Everything written is certain to be kept only if this succeeds.
-  Error close();
+  // Everything written is certain to be kept only if this succeeds. `done`: what the command has
+  // changed until now, for the error of a close that fails.
+  Error close(std::string_view done = {});
 
   bool has_store() const { return store_.has_value(); }
   Store& store() { return *store_; }

@@ -353,7 +353,7 @@ Error run_load(const LoadArgs& args) {
     error = call_failed(session.pool(), synced, "cannot make the records durable", args.path);
   }
   // A clean close still matters after a failure, but the first error is returned.
-  Error close_error = session.close();
+  Error close_error = session.close(fmt::format("records loaded: {}", loader.records()));
   if (error) return error;
   TENUTO_TOOL_TRY(close_error);
   const double seconds =

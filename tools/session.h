@@ -42,7 +42,7 @@ class Session {
   // The requested collection. REQUIRES: has_store().
   Collection& records() { return records_; }
   KeyOrder order() const { return records_.order(); }
-  RecordShape shape() const { return {order(), records_.expires()}; }
+  RecordShape shape() const { return {order(), records_.expires(), records_.duplicates()}; }
   std::string form() const {
     return form_words(records_.order(), records_.codec(), records_.duplicates(),
                       records_.expires());

@@ -326,7 +326,7 @@ Error open_session(const LoadArgs& args, Loader& loader, Session& session) {
   form.order = args.order;
   if (loader.has_form()) form = loader.form();
   if (access(args.path.c_str(), F_OK) != 0) {
-    TENUTO_TOOL_TRY(loader.check_first({form.order, form.expires}));
+    TENUTO_TOOL_TRY(loader.check_first({form.order, form.expires, form.duplicates}));
   }
   return session.open_or_create_store(args, args, form);
 }

@@ -217,6 +217,22 @@ TEST_F(ToolErrors, a_full_pool_refuses_keeps_what_it_has_and_stays_usable) {
   EXPECT_EQ(run({"check", pool}).code, 0);
 }
 
+TEST_F(ToolErrors, a_load_on_a_full_disk_says_once_that_the_pool_cannot_grow) {
+  std::string lines;
+  for (int i = 0; i < 3000; ++i) lines += std::to_string(i) + "\t" + std::string(8000, 'x') + "\n";
+  const auto full_disk = [] {
+    const rlimit limit = {8u << 20, 8u << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  const Outcome o = run(
+      {"load", path("a.tnt"), "--create", "--size", "8M", "--format", "tsv", "--medium", "cache"},
+      lines, full_disk);
+  EXPECT_EQ(o.code, static_cast<int>(Status::full)) << o.err;
+  const std::size_t first = o.err.find("cannot grow");
+  ASSERT_NE(first, std::string::npos) << o.err;
+  EXPECT_EQ(o.err.find("cannot grow", first + 1), std::string::npos) << o.err;
+}
+
 TEST_F(ToolErrors, a_closed_standard_output_is_an_error_and_harms_no_pool) {
   const std::string pool = new_pool("a.tnt");
   put(pool, "k", "v");

@@ -361,12 +361,14 @@ class PoolFile final : public OfProcess {
   std::atomic<std::uint64_t> protected_ = 0;
   PoolHealth health_;
   std::atomic<bool> can_punch_ = true;
-  mutable std::atomic<bool> told_ = false;  // the bad page was logged
+  std::atomic<Status> fill_told_ = Status::ok;  // as growth_told_, of a hole that is filled
+  mutable std::atomic<bool> told_ = false;      // the bad page was logged
   // One thread grows the file at a time.
   std::mutex grow_mu_;
   // Guarded by grow_mu_.
   std::atomic<std::uint64_t> ready_ = 0;   // where the reserved space ends; read without the lock
   std::uint64_t changes_ = 0;              // of the file's length, by others than prepare
+  Status growth_told_ = Status::ok;        // what the last growth returned, and the log was told
   std::mutex joint_mu_;                    // while mark_joint writes super_
   std::atomic<bool> joint_marked_{false};  // in both copies, by this open
   // Guarded by poison_mu_.

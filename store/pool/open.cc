@@ -38,6 +38,20 @@ Result<std::unique_ptr<PoolImpl>> make(std::string_view path, const PoolOptions&
   return impl;
 }
 
+const char* words_of(pm::Unknown why) {
+  switch (why) {
+    case pm::Unknown::nothing:
+      break;
+    case pm::Unknown::no_memory:
+      return "memory had ended, and some of what was replaced could not be noted";
+    case pm::Unknown::key_kept:
+      return "the system refused to protect a page of metadata, or to end its protection";
+    case pm::Unknown::damage:
+      return "what named some blocks is damaged";
+  }
+  return "";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PoolImpl>> PoolImpl::create_copy(std::string_view path,
@@ -192,10 +206,8 @@ Status PoolImpl::close() {
     return s;
   }
   frames->close();
-  if (file->left_to_recovery()) {
-    file->log(file->path() +
-              ": memory had ended, and some of what was replaced could not be "
-              "noted; the next open recovers");
+  if (const pm::Unknown why = file->left_to_recovery(); why != pm::Unknown::nothing) {
+    file->log(std::string(words_of(why)) + "; the next open recovers");
     return file->acknowledge(Durability::sync);
   }
   TENUTO_TRY(file->set_state(pm::PoolState::clean));

@@ -2,7 +2,9 @@
 // Also what a killed command leaves.
 #include "tool_run.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <sys/inotify.h>
 
 #include <set>
 
@@ -142,6 +144,59 @@ TEST_F(ToolJournal, force_takes_the_old_pools_journal_with_it) {
     std::filesystem::remove(pool);
     std::filesystem::remove(pool + ".journal");
   }
+}
+
+// `create --force` is stopped at each of its steps, and another process opens the pool then.
+TEST_F(ToolJournal, force_takes_no_pool_and_no_journal_that_came_into_use_meanwhile) {
+  const std::string pool = path("a.tnt");
+  const std::pair<std::uint32_t, std::string> kSteps[] = {
+      {IN_CREATE, ".new"}, {IN_DELETE, ".journal"}, {IN_MOVED_TO, "a.tnt"}};
+  for (const auto& [step, name] : kSteps) {
+    SCOPED_TRACE(name);
+    closed_pool("a.tnt");
+    const int watch = inotify_init1(IN_CLOEXEC);
+    ASSERT_GE(inotify_add_watch(watch, path("").c_str(), step), 0);
+    const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const pid_t command = start({"create", pool, "--size", "8M", "--force", "-q"}, in);
+    close(in);
+    for (bool come = false; !come;) {
+      alignas(inotify_event) char bytes[4096];
+      pollfd ready = {watch, POLLIN, 0};
+      ASSERT_EQ(poll(&ready, 1, 10'000), 1);
+      const ssize_t n = read(watch, bytes, sizeof bytes);
+      for (ssize_t at = 0; at < n;) {
+        const auto& event = *reinterpret_cast<const inotify_event*>(bytes + at);
+        come = come || std::string_view(event.name).ends_with(name);
+        at += static_cast<ssize_t>(sizeof event + event.len);
+      }
+    }
+    kill(command, SIGSTOP);
+    close(watch);
+    const pid_t other = fork();
+    if (other == 0) {
+      Result<Store> store = Store::open(pool, journalled());
+      _exit(store ? static_cast<int>(store->put("new", "v")) : static_cast<int>(store.error()));
+    }
+    const int put = wait(other);
+    kill(command, SIGCONT);
+    EXPECT_EQ(wait(command), 0) << read_file(path(".err"));
+    Result<Store> store = Store::open(pool, journalled());
+    ASSERT_TRUE(store) << status_name(store.error());
+    EXPECT_TRUE(put == 0 || put == static_cast<int>(Status::busy)) << put;
+    EXPECT_EQ(store->contains("new"), put == 0 ? Status::ok : Status::not_found);
+    EXPECT_EQ(store->close(), Status::ok);
+    std::filesystem::remove(pool);
+    std::filesystem::remove(pool + ".journal");
+  }
+}
+
+TEST_F(ToolJournal, force_through_a_link_replaces_the_pool_and_keeps_the_link) {
+  const std::string pool = closed_pool("a.tnt");
+  std::filesystem::create_symlink("a.tnt", path("link"));
+  EXPECT_EQ(run({"create", path("link"), "--size", "8M", "--force"}).code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_EQ(run({"get", pool, "k"}).code, 1) << "the old one";
+  EXPECT_EQ(files(), (std::set<std::string>{"a.tnt", "link"}));
 }
 
 TEST_F(ToolJournal, force_leaves_a_journal_that_is_not_the_old_pools) {

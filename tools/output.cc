@@ -150,6 +150,15 @@ Error open_file_output(const std::string& path, std::unique_ptr<Output>& out) {
   return no_error();
 }
 
+Error write_to_device(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return os_failed(errno, "cannot open the file", path);
+  const int error_number = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  if (error_number == 0) return no_error();
+  return os_failed(error_number, "cannot write the file to the device", path);
+}
+
 Error rename_durably(const std::string& from, const std::string& path) {
   if (rename(from.c_str(), path.c_str()) != 0) {
     return os_failed(errno, "cannot rename the finished file to its name", path);

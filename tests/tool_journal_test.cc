@@ -71,6 +71,7 @@ TEST_F(ToolJournal, every_command_finds_a_journal_that_is_elsewhere) {
     EXPECT_NE(without.err.find("--journal"), std::string::npos) << without.err;
     EXPECT_NE(without.err.find(elsewhere), std::string::npos) << without.err;
     EXPECT_EQ(without.err.find("PoolOptions"), std::string::npos) << without.err;
+    EXPECT_EQ(without.err.find("comes before"), std::string::npos) << without.err;
     EXPECT_TRUE(read_file(pool) == left && read_file(elsewhere) == journal);
     words.insert(words.end(), {"--journal", elsewhere});
     const Outcome with = run(words);

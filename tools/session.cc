@@ -82,6 +82,7 @@ bool is_pool(const std::string& path) {
 
 // PATH is no pool. If another word of the command is one, the two were exchanged.
 void add_path_hint(const CommonArgs& args, Error& error) {
+  if (is_pool(args.path)) return;  // something else is missing
   const auto pool = std::find_if(args.words.begin(), args.words.end(), is_pool);
   if (pool != args.words.end()) {
     error.hint = "the pool comes before the other words: " + *pool;

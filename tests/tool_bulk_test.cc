@@ -322,6 +322,19 @@ TEST_F(ToolBulk, a_dump_through_a_link_changes_the_file_it_points_to) {
   EXPECT_EQ(read_file(path("real.tsv")), "k\tv\n");
 }
 
+TEST_F(ToolBulk, a_name_may_be_as_long_as_the_file_system_allows) {
+  const std::string pool = new_pool(std::string(255, 'p'), {"--medium", "cache"});
+  const std::string file = path(std::string(251, 'd') + ".tsv");
+  for (const char* value : {"v", "w"}) {
+    EXPECT_EQ(run({"put", pool, "k", value, "--medium", "cache"}).code, 0);
+    const Outcome o = run({"dump", pool, file, "-q"});
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(read_file(file), "k\t"s + value + "\n");
+  }
+  const Outcome o = run({"create", pool, "--force", "--size", "8M", "--medium", "cache"});
+  EXPECT_EQ(o.code, 0) << o.err;
+}
+
 TEST_F(ToolBulk, a_dump_takes_a_part) {
   const std::string pool = new_pool("a.tnt");
   for (const char* key : {"a", "ba", "bb", "c"}) put(pool, key, key);

@@ -224,6 +224,9 @@ TEST_F(ToolErrors, a_load_on_a_full_disk_says_once_that_the_pool_cannot_grow) {
     const rlimit limit = {8u << 20, 8u << 20};
     setrlimit(RLIMIT_FSIZE, &limit);
   };
+  const Outcome none = run({"create", path("b.tnt"), "--size", "16M"}, {}, full_disk);
+  expect_error(none, Status::full, "or give a smaller --size");
+  EXPECT_EQ(none.err.find("delete records"), std::string::npos) << none.err;
   const Outcome o = run(
       {"load", path("a.tnt"), "--create", "--size", "8M", "--format", "tsv", "--medium", "cache"},
       lines, full_disk);

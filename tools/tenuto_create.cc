@@ -114,6 +114,7 @@ Error create_at(const CreateArgs& args, const std::string& path) {
   if (!store) {
     Error error =
         store_failed(store.error(), "cannot create the pool", args.path, std::move(report));
+    if (error.status == Status::full) error.hint = "free space there, or give a smaller --size";
     if (error.report.where == path) error.report.where = args.path;  // not the temporary name
     return error;
   }

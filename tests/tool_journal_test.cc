@@ -129,6 +129,24 @@ TEST_F(ToolJournal, info_of_a_pool_that_is_only_read_says_what_a_writer_would_ha
 #endif
 }
 
+TEST_F(ToolJournal, the_pool_is_no_place_for_its_journal_and_the_journal_none_for_a_dump) {
+  const std::string pool = closed_pool("a.tnt");
+  const std::string journal = read_file(pool + ".journal");
+  std::filesystem::create_symlink("a.tnt", path("link"));
+  for (const std::string& place : {pool, path("./a.tnt"), path("link")}) {
+    expect_error(run({"put", pool, "k", "v", "--medium", "journal", "--journal", place}),
+                 Status::invalid_argument, "the journal's place is that of the pool");
+  }
+  expect_error(run({"create", path("b.tnt"), "--medium", "journal", "--journal", path("b.tnt")}),
+               Status::invalid_argument, "the journal's place is that of the pool");
+  expect_error(run({"dump", pool, pool + ".journal", "--format", "tsv"}), Status::invalid_argument,
+               "would replace the pool's journal");
+  expect_error(run({"dump", path("link"), pool + ".journal", "--format", "tsv"}),
+               Status::invalid_argument, "would replace the pool's journal");
+  EXPECT_TRUE(read_file(pool + ".journal") == journal);
+  EXPECT_EQ(files(), (std::set<std::string>{"a.tnt", "a.tnt.journal", "link"}));
+}
+
 TEST_F(ToolJournal, force_takes_the_old_pools_journal_with_it) {
   for (const bool killed : {false, true}) {
     SCOPED_TRACE(killed ? "killed" : "closed");

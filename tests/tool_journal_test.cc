@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 
 #include <set>
 
@@ -209,12 +210,14 @@ TEST_F(ToolJournal, force_takes_no_pool_and_no_journal_that_came_into_use_meanwh
   }
 }
 
-TEST_F(ToolJournal, force_through_a_link_replaces_the_pool_and_keeps_the_link) {
+TEST_F(ToolJournal, force_through_a_link_keeps_the_link_and_the_mode) {
   const std::string pool = closed_pool("a.tnt");
   std::filesystem::create_symlink("a.tnt", path("link"));
+  chmod(pool.c_str(), 0640);
   EXPECT_EQ(run({"create", path("link"), "--size", "8M", "--force"}).code, 0);
   EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
   EXPECT_EQ(run({"get", pool, "k"}).code, 1) << "the old one";
+  EXPECT_EQ(std::filesystem::status(pool).permissions(), std::filesystem::perms{0640});
   EXPECT_EQ(files(), (std::set<std::string>{"a.tnt", "link"}));
 }
 

@@ -100,12 +100,14 @@ void remove_left_over(const std::string& path) {
   closedir(dir);
 }
 
-Error create_at(const CreateArgs& args, const std::string& path) {
+// `mode`: of the new file; 0: the library's.
+Error create_at(const CreateArgs& args, const std::string& path, unsigned mode) {
   StoreOptions options;
   options.pool = pool_options(args, true);
   options.pool.size = args.size;
   options.pool.consistency = args.consistency;
   options.pool.canaries = args.canaries;
+  options.pool.mode = mode;
   if (args.size_max != 0) options.pool.size_max = std::max(args.size_max, args.size);
   options.error_if_exists = true;
   options.order = args.order;
@@ -139,7 +141,9 @@ Error replace(CreateArgs args) {
     how.medium = Medium::cache;
     how.quiet = true;  // the note about power cuts does not apply to it
   }
-  TENUTO_TOOL_TRY(create_at(how, fresh));
+  struct stat st {};
+  const unsigned mode = stat(args.path.c_str(), &st) == 0 ? st.st_mode & 0666 : 0;
+  TENUTO_TOOL_TRY(create_at(how, fresh, mode));
   PoolOptions to_read;
   to_read.read_only = true;
   const Result<Pool> held = Pool::open(fresh, to_read);
@@ -166,7 +170,7 @@ Error run_create(const CreateArgs& args) {
     return failed(Status::exists, "there is a file already", args.path,
                   "--force replaces it if it is a pool");
   } else {
-    TENUTO_TOOL_TRY(create_at(args, args.path));
+    TENUTO_TOOL_TRY(create_at(args, args.path, 0));
   }
   Facts facts;
   facts.text("path", "", args.path);

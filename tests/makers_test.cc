@@ -106,6 +106,32 @@ TEST_F(Makers, a_pool_that_has_its_name_has_its_store) {
   }
 }
 
+// A journal that is kept is found by the next open, which keeps it, too.
+TEST_F(Makers, a_journal_for_one_life_goes_also_after_a_kill) {
+  for (const bool pool_is_there : {false, true}) {
+    for (const bool keep : {false, true}) {
+      ::unlink(paths_.journal.str().c_str());
+      StoreOptions options = journalled(paths_);
+      options.pool.journal.keep = keep;
+      run_and_kill([&] {
+        killed_at_name = paths_.journal.str();
+        static_cast<void>(Store::open(paths_.pool.str(), options));
+        return false;
+      });
+      EXPECT_EQ(::access(paths_.journal.str().c_str(), F_OK), 0);
+      EXPECT_EQ(::access(paths_.pool.str().c_str(), F_OK) == 0, pool_is_there);
+      options.pool.journal.keep = false;
+      Result<Store> s = Store::open(paths_.pool.str(), options, &report_);
+      ASSERT_TRUE(s) << report_.text();
+      EXPECT_EQ(s->close(), Status::ok);
+      EXPECT_EQ(::access(paths_.journal.str().c_str(), F_OK) == 0, keep);
+      if (!pool_is_there) ::unlink(paths_.pool.str().c_str());
+    }
+    StoreOptions options = journalled(paths_);
+    ASSERT_TRUE(Store::open(paths_.pool.str(), options, &report_)) << report_.text();
+  }
+}
+
 TEST_F(Makers, a_pool_that_was_named_before_its_store_is_found) {
   plant("store_pool_named_before_its_store");
   for (const Medium medium : {Medium::cache, Medium::journal}) {

@@ -91,9 +91,9 @@ void add_path_hint(const CommonArgs& args, Error& error) {
   }
 }
 
-// Asks again while the pool is busy, for as long as --wait says.
-template <class Open>
-Error patiently(const CommonArgs& args, const Open& open) {
+}  // namespace
+
+Error patiently(const CommonArgs& args, const std::function<Error()>& open) {
   constexpr auto kPause = std::chrono::milliseconds(20);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(args.wait_seconds);
   for (;;) {
@@ -106,8 +106,6 @@ Error patiently(const CommonArgs& args, const Open& open) {
     std::this_thread::sleep_for(kPause);
   }
 }
-
-}  // namespace
 
 Error Session::try_open(const CommonArgs& args, bool read_only) {
   return patiently(args, [&] { return open_once(args, read_only); });

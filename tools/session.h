@@ -1,6 +1,7 @@
 // Opens and closes a pool for one command, with errors as text.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -73,6 +74,10 @@ class Session {
   double open_ms_ = 0;
   std::uint64_t clock_ms_;  // read once, at the start of the command
 };
+
+// Calls `open` again while it is busy, for as long as --wait says. The error names the process that
+// has the pool of `args` open.
+Error patiently(const CommonArgs& args, const std::function<Error()>& open);
 
 // A call on the pool has failed and filled no report. If damage or a failed write is why, the error
 // says what was found and where.

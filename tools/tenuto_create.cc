@@ -164,13 +164,13 @@ Error replace(CreateArgs args) {
 
 Error run_create(const CreateArgs& args) {
   if (args.force && access(args.path.c_str(), F_OK) == 0) {
-    TENUTO_TOOL_TRY(replace(args));
+    TENUTO_TOOL_TRY(patiently(args, [&] { return replace(args); }));
   } else if (access(args.path.c_str(), F_OK) == 0) {
     // Checked first: the library would open an existing pool, and recover it.
     return failed(Status::exists, "there is a file already", args.path,
                   "--force replaces it if it is a pool");
   } else {
-    TENUTO_TOOL_TRY(create_at(args, args.path, 0));
+    TENUTO_TOOL_TRY(patiently(args, [&] { return create_at(args, args.path, 0); }));
   }
   Facts facts;
   facts.text("path", "", args.path);

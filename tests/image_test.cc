@@ -147,6 +147,21 @@ TEST_F(ImageTest, no_flipped_bit_of_it_changes_what_the_store_holds) {
   }
 }
 
+TEST_F(ImageTest, a_close_says_why_it_leaves_the_rest_to_recovery) {
+  closed_store();
+  Bytes b = read_image(path_.str());
+  b[image_in(b).value + 100] ^= 1;
+  write_image(path_.str(), b);
+  std::string log;
+  options_.pool.log = [&log](std::string_view line) { (log += line) += '\n'; };
+  Store s = opened();
+  EXPECT_TRUE(is_whole(s));
+  ASSERT_EQ(s.close(), Status::ok);
+  EXPECT_NE(log.find("what named some blocks is damaged"), std::string::npos) << log;
+  EXPECT_NE(log.find("the next open recovers"), std::string::npos) << log;
+  EXPECT_EQ(log.find("memory had ended"), std::string::npos) << log;
+}
+
 // A damaged leaf is found when a thread first comes there, and is never taken for an empty one.
 TEST_F(ImageTest, a_damaged_leaf_ends_walks_and_is_not_changed) {
   closed_store();

@@ -61,6 +61,14 @@ def main():
         run(program, "check", new + "10", env=ours)
         os.unlink(new + "10")
 
+        # On medium journal; the journal of the unfinished pool goes with its name.
+        journalled = dict(os.environ, TENUTO_PMEMOBJ_MEDIUM="journal")
+        run(*words, new + "13", env=journalled)
+        assert sorted(os.listdir(folder)) == ["new", "new13", "old"]
+        run(program, "check", new + "13", env=dict(ours, TENUTO_PMEMOBJ_MEDIUM="journal"))
+        for name in [new + "13", new + "13.journal"]:
+            os.unlink(name)
+
         # What does not become a pool leaves nothing; of several at once, one wins.
         for i in range(20):
             one = subprocess.Popen([*words, new + "11"], stdout=subprocess.DEVNULL)

@@ -322,6 +322,19 @@ TEST_F(ToolBulk, a_dump_through_a_link_changes_the_file_it_points_to) {
   EXPECT_EQ(read_file(path("real.tsv")), "k\tv\n");
 }
 
+TEST_F(ToolBulk, a_name_may_be_as_long_as_the_file_system_allows) {
+  const std::string pool = new_pool(std::string(255, 'p'), {"--medium", "cache"});
+  const std::string file = path(std::string(251, 'd') + ".tsv");
+  for (const char* value : {"v", "w"}) {
+    EXPECT_EQ(run({"put", pool, "k", value, "--medium", "cache"}).code, 0);
+    const Outcome o = run({"dump", pool, file, "-q"});
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(read_file(file), "k\t"s + value + "\n");
+  }
+  const Outcome o = run({"create", pool, "--force", "--size", "8M", "--medium", "cache"});
+  EXPECT_EQ(o.code, 0) << o.err;
+}
+
 TEST_F(ToolBulk, a_dump_takes_a_part) {
   const std::string pool = new_pool("a.tnt");
   for (const char* key : {"a", "ba", "bb", "c"}) put(pool, key, key);
@@ -376,6 +389,28 @@ TEST_F(ToolBulk, a_line_above_the_limit_is_a_bad_line) {
   EXPECT_NE(o.err.find("--max-line"), std::string::npos) << o.err;
   EXPECT_NE(o.err.find("line 2"), std::string::npos) << o.err;
   EXPECT_EQ(load(pool, {"--format", "tsv", "--max-line", "4K", "--skip-bad"}, lines)["records"], 2);
+}
+
+TEST_F(ToolBulk, a_pair_that_is_too_long_is_a_bad_line_as_a_key_is) {
+  const std::string pool = new_pool("a.tnt");
+  ASSERT_EQ(run({"collections", pool, "--make", "d", "--duplicates"}).code, 0);
+  const auto load_to = [&](const std::string& collection, std::size_t key, std::size_t value) {
+    const std::string line = std::string(key, 'k') + "\t" + std::string(value, 'v') + "\n";
+    return run({"load", pool, "--collection", collection, "--format", "tsv", "-q"},
+               "a\tb\n" + line);
+  };
+  for (const char* name : {"", "d"}) {
+    expect_error(load_to(name, 65537, 1), Status::invalid_argument, "line 2, column 1");
+  }
+  EXPECT_EQ(load_to("", 40000, 40000).code, 0);
+  EXPECT_EQ(load_to("d", 40000, 25534).code, 0);
+  expect_error(load_to("d", 40000, 25535), Status::invalid_argument, "line 2, column 1");
+  const std::string zero = "\\0" + std::string(39999, 'k') + "\t" + std::string(25534, 'v') + "\n";
+  const Outcome skipped =
+      run({"load", pool, "--collection", "d", "--format", "tsv", "--skip-bad"}, zero + "k\tv\n");
+  EXPECT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_NE(skipped.err.find("a zero byte of the key counts twice"), std::string::npos);
+  EXPECT_EQ(run({"get", pool, "--collection", "d", "k"}).out, "v");
 }
 
 TEST_F(ToolBulk, loading_the_wrong_format_fails_on_the_first_line) {

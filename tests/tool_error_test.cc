@@ -118,12 +118,25 @@ TEST_F(ToolErrors, a_second_opener_is_busy) {
   }
   expect_error(run({"put", pool, "k", "v", "--wait", "1"}), Status::busy, "--wait");
   expect_error(run({"create", pool, "--force"}), Status::busy, "a.tnt");
-  std::thread closer([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    EXPECT_EQ(store->close(), Status::ok);
-  });
-  EXPECT_EQ(run({"put", pool, "k", "v", "--wait", "60"}).code, 0);
-  closer.join();
+  const std::string waits = "process " + std::to_string(getpid());
+  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
+           {"put", pool, "k", "v", "--wait", "60"},
+           {"settle", pool, "--wait", "60"},
+           {"check", pool, "--repair", path("new.tnt"), "--wait", "60"},
+           {"create", pool, "--force", "--size", "8M", "--wait", "60"}}) {
+    ASSERT_TRUE(store) << status_name(store.error());
+    std::vector<std::string> at_once(args.begin(), args.end() - 2);
+    EXPECT_NE(run(at_once).err.find(waits), std::string::npos) << args[0];
+    std::thread closer([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      EXPECT_EQ(store->close(), Status::ok);
+    });
+    const Outcome o = run(args);
+    EXPECT_EQ(o.code, 0) << args[0] << ": " << o.err;
+    closer.join();
+    store = Store::open(pool, options);
+  }
+  EXPECT_EQ(store->close(), Status::ok);
   EXPECT_EQ(run({"check", pool}).code, 0);
 }
 
@@ -409,6 +422,41 @@ TEST_F(ToolErrors, damage_that_only_a_close_or_a_write_meets_is_named) {
     const Outcome o = run(args);
     expect_error(o, Status::corrupt, "a.tnt, offset ");
     EXPECT_NE(o.err.find("(slot of a leaf)"), std::string::npos) << o.err;
+  }
+}
+
+TEST_F(ToolErrors, a_change_beside_damage_says_whether_it_was_done) {
+  const std::string pool = path("a.tnt");
+  StoreOptions options;
+  options.pool.medium = Medium::cache;
+  new_pool("a.tnt", {"--medium", "cache"});
+  for (const char* name : {"b", "c"}) {
+    ASSERT_EQ(run({"collections", pool, "--make", name, "--medium", "cache"}).code, 0);
+    ASSERT_EQ(run({"put", pool, "--collection", name, "k", "v", "--medium", "cache"}).code, 0);
+  }
+  write_and_die(pool, "dune", "value", options);
+  std::string bytes = read_file(pool);
+  const std::size_t leaf = leaves_of({bytes.begin(), bytes.end()})[0];
+  bytes[leaf + kLineBytes + 2] ^= 1;
+  struct Case {
+    std::vector<std::string> words;
+    std::string says;
+    bool c_is_left;
+  };
+  for (const Case& c :
+       {Case{{"--drop", "c"}, "\"c\" was dropped, but the pool cannot be closed", false},
+        Case{{"--drop", "c", "--make", "d"}, "the collection \"d\" is not there", true},
+        Case{{"--make", "d"}, "the collection \"d\" is not there", true},
+        Case{{"--rename", "c", "--to", "d"}, "the collection \"c\" is there", true}}) {
+    write_file(pool, bytes);
+    std::vector<std::string> words = {"collections", pool, "--medium", "cache"};
+    words.insert(words.end(), c.words.begin(), c.words.end());
+    expect_error(run(words), Status::corrupt, c.says);
+    const Outcome left = run({"check", pool, "--repair", path("new.tnt"), "--medium", "cache"});
+    EXPECT_EQ(left.code, static_cast<int>(Status::corrupt)) << left.err;
+    const Outcome names = run({"collections", path("new.tnt")});
+    EXPECT_EQ(names.out.find("\nc\t") != std::string::npos, c.c_is_left) << names.out << names.err;
+    std::filesystem::remove(path("new.tnt"));
   }
 }
 

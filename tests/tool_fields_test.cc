@@ -80,6 +80,18 @@ TEST_F(ToolFields, numbers_are_the_keys_of_pools_with_numbers) {
   expect_bad("json", "{\"id\":1}", "line 1, column 2", "--order u64");
 }
 
+TEST_F(ToolFields, numbers_are_the_keys_of_collections_with_numbers_backwards) {
+  ASSERT_EQ(run({"collections", pool_, "--make", "r", "--order", "reverse_u64"}).code, 0);
+  const std::vector<std::string> r = {"--collection", "r"};
+  ASSERT_EQ(load(pool_, "json", "[{\"id\":10},{\"id\":11}]", r).code, 0);
+  EXPECT_EQ(run({"scan", pool_, "--collection", "r", "--keys-only"}).out, "11\n10\n");
+  // Eight characters are no number.
+  expect_error(load(pool_, "json", "{\"id\":\"abcdefgh\"}", r), Status::invalid_argument,
+               "line 1, column 2");
+  EXPECT_EQ(run({"dump", pool_, "--collection", "r", "--format", "json", "--key-field", "id"}).out,
+            "[\n{\"id\":11},\n{\"id\":10}\n]\n");
+}
+
 TEST_F(ToolFields, csv_rows_are_objects_with_the_names_of_the_header) {
   const std::string text =
       "id,name,\"a \"\"note\"\"\"\r\n"

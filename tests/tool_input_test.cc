@@ -1,5 +1,6 @@
 // tools/tenuto with inputs that never end, never begin, or are missing: it reports that in bounded
-// time and memory. Also names that are not text: they stay distinct.
+// time and memory. Also inputs that are too much for the disk, and names that are not text: they
+// stay distinct.
 #include "tool_run.h"
 
 #include <sys/resource.h>
@@ -168,6 +169,25 @@ TEST_F(ToolInput, names_that_are_not_text_stay_apart_in_json) {
     paths.insert(object.value("path_base64", "none"));
   }
   EXPECT_EQ(paths.size(), 2u);
+}
+
+TEST_F(ToolInput, a_load_on_a_full_disk_says_once_that_the_pool_cannot_grow) {
+  std::string lines;
+  for (int i = 0; i < 3000; ++i) lines += std::to_string(i) + "\t" + std::string(8000, 'x') + "\n";
+  const auto full_disk = [] {
+    const rlimit limit = {8u << 20, 8u << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  const Outcome none = run({"create", path("b.tnt"), "--size", "16M"}, {}, full_disk);
+  expect_error(none, Status::full, "or give a smaller --size");
+  EXPECT_EQ(none.err.find("delete records"), std::string::npos) << none.err;
+  const Outcome o = run(
+      {"load", path("a.tnt"), "--create", "--size", "8M", "--format", "tsv", "--medium", "cache"},
+      lines, full_disk);
+  EXPECT_EQ(o.code, static_cast<int>(Status::full)) << o.err;
+  const std::size_t first = o.err.find("cannot grow");
+  ASSERT_NE(first, std::string::npos) << o.err;
+  EXPECT_EQ(o.err.find("cannot grow", first + 1), std::string::npos) << o.err;
 }
 
 }  // namespace

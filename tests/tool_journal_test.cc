@@ -2,7 +2,10 @@
 // Also what a killed command leaves.
 #include "tool_run.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
 
 #include <set>
 
@@ -69,6 +72,7 @@ TEST_F(ToolJournal, every_command_finds_a_journal_that_is_elsewhere) {
     EXPECT_NE(without.err.find("--journal"), std::string::npos) << without.err;
     EXPECT_NE(without.err.find(elsewhere), std::string::npos) << without.err;
     EXPECT_EQ(without.err.find("PoolOptions"), std::string::npos) << without.err;
+    EXPECT_EQ(without.err.find("comes before"), std::string::npos) << without.err;
     EXPECT_TRUE(read_file(pool) == left && read_file(elsewhere) == journal);
     words.insert(words.end(), {"--journal", elsewhere});
     const Outcome with = run(words);
@@ -126,6 +130,24 @@ TEST_F(ToolJournal, info_of_a_pool_that_is_only_read_says_what_a_writer_would_ha
 #endif
 }
 
+TEST_F(ToolJournal, the_pool_is_no_place_for_its_journal_and_the_journal_none_for_a_dump) {
+  const std::string pool = closed_pool("a.tnt");
+  const std::string journal = read_file(pool + ".journal");
+  std::filesystem::create_symlink("a.tnt", path("link"));
+  for (const std::string& place : {pool, path("./a.tnt"), path("link")}) {
+    expect_error(run({"put", pool, "k", "v", "--medium", "journal", "--journal", place}),
+                 Status::invalid_argument, "the journal's place is that of the pool");
+  }
+  expect_error(run({"create", path("b.tnt"), "--medium", "journal", "--journal", path("b.tnt")}),
+               Status::invalid_argument, "the journal's place is that of the pool");
+  expect_error(run({"dump", pool, pool + ".journal", "--format", "tsv"}), Status::invalid_argument,
+               "would replace the pool's journal");
+  expect_error(run({"dump", path("link"), pool + ".journal", "--format", "tsv"}),
+               Status::invalid_argument, "would replace the pool's journal");
+  EXPECT_TRUE(read_file(pool + ".journal") == journal);
+  EXPECT_EQ(files(), (std::set<std::string>{"a.tnt", "a.tnt.journal", "link"}));
+}
+
 TEST_F(ToolJournal, force_takes_the_old_pools_journal_with_it) {
   for (const bool killed : {false, true}) {
     SCOPED_TRACE(killed ? "killed" : "closed");
@@ -142,6 +164,61 @@ TEST_F(ToolJournal, force_takes_the_old_pools_journal_with_it) {
     std::filesystem::remove(pool);
     std::filesystem::remove(pool + ".journal");
   }
+}
+
+// `create --force` is stopped at each of its steps, and another process opens the pool then.
+TEST_F(ToolJournal, force_takes_no_pool_and_no_journal_that_came_into_use_meanwhile) {
+  const std::string pool = path("a.tnt");
+  const std::pair<std::uint32_t, std::string> kSteps[] = {
+      {IN_CREATE, ".new"}, {IN_DELETE, ".journal"}, {IN_MOVED_TO, "a.tnt"}};
+  for (const auto& [step, name] : kSteps) {
+    SCOPED_TRACE(name);
+    closed_pool("a.tnt");
+    const int watch = inotify_init1(IN_CLOEXEC);
+    ASSERT_GE(inotify_add_watch(watch, path("").c_str(), step), 0);
+    const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const pid_t command = start({"create", pool, "--size", "8M", "--force", "-q"}, in);
+    close(in);
+    for (bool come = false; !come;) {
+      alignas(inotify_event) char bytes[4096];
+      pollfd ready = {watch, POLLIN, 0};
+      ASSERT_EQ(poll(&ready, 1, 10'000), 1);
+      const ssize_t n = read(watch, bytes, sizeof bytes);
+      for (ssize_t at = 0; at < n;) {
+        const auto& event = *reinterpret_cast<const inotify_event*>(bytes + at);
+        come = come || std::string_view(event.name).ends_with(name);
+        at += static_cast<ssize_t>(sizeof event + event.len);
+      }
+    }
+    kill(command, SIGSTOP);
+    close(watch);
+    const pid_t other = fork();
+    if (other == 0) {
+      Result<Store> store = Store::open(pool, journalled());
+      _exit(store ? static_cast<int>(store->put("new", "v")) : static_cast<int>(store.error()));
+    }
+    const int put = wait(other);
+    kill(command, SIGCONT);
+    EXPECT_EQ(wait(command), 0) << read_file(path(".err"));
+    Result<Store> store = Store::open(pool, journalled());
+    ASSERT_TRUE(store) << status_name(store.error());
+    EXPECT_TRUE(put == 0 || put == static_cast<int>(Status::busy)) << put;
+    EXPECT_EQ(store->contains("new"), put == 0 ? Status::ok : Status::not_found);
+    EXPECT_EQ(store->close(), Status::ok);
+    std::filesystem::remove(pool);
+    std::filesystem::remove(pool + ".journal");
+  }
+}
+
+TEST_F(ToolJournal, force_through_a_link_keeps_the_link_and_the_mode) {
+  const std::string pool = closed_pool("a.tnt");
+  std::filesystem::create_symlink("a.tnt", path("link"));
+  chmod(pool.c_str(), 0640);
+  EXPECT_EQ(run({"create", path("link"), "--size", "8M", "--force"}).code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_EQ(run({"get", pool, "k"}).code, 1) << "the old one";
+  EXPECT_EQ(std::filesystem::status(pool).permissions(), std::filesystem::perms{0640});
+  EXPECT_EQ(files(), (std::set<std::string>{"a.tnt", "link"}));
 }
 
 TEST_F(ToolJournal, force_leaves_a_journal_that_is_not_the_old_pools) {
@@ -175,6 +252,22 @@ TEST_F(ToolJournal, what_a_killed_create_left_goes_with_the_next_one) {
   }
   EXPECT_EQ(run({"create", pool, "--size", "8M", "--force"}).code, 0);
   EXPECT_EQ(files(), (std::set<std::string>{"a.tnt", ".a.tnt.12345678.new"}));
+}
+
+TEST_F(ToolJournal, a_killed_create_leaves_no_pool_without_a_store) {
+  const std::string pool = path("a.tnt");
+  for (int round = 0; round < 20; ++round) {
+    const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const pid_t child = start({"create", pool, "--size", "8M", "--medium", "journal"}, in);
+    close(in);
+    for (int i = 0; i < 100'000 && !std::filesystem::exists(pool); ++i) usleep(50);
+    kill(child, SIGKILL);
+    static_cast<void>(wait(child));
+    EXPECT_EQ(run_json({"info", pool, "-q"})["has_store"], true);
+    EXPECT_EQ(run({"put", pool, "k", "v", "--medium", "journal"}).code, 0);
+    std::filesystem::remove(pool);  // not its journal: as if the kill had come before
+  }
+  new_pool("a.tnt");
 }
 
 TEST_F(ToolJournal, a_killed_pool_of_objects_was_not_closed_cleanly) {

@@ -12,7 +12,7 @@ namespace {
 const char* default_hint(Status status) {
   switch (status) {
     case Status::busy:
-      return "close it there first; one process opens a pool for writing";
+      return "one process opens a pool for writing";
     case Status::permission:
       return "check the owner and mode of the file and of its folder";
     case Status::not_a_pool:

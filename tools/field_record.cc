@@ -29,7 +29,7 @@ FormatError second_field(std::size_t column, const std::string& field) {
 // Puts the key into `record`. REQUIRES: a string or a number.
 MaybeError take_key(RecordShape shape, const std::string& text, std::size_t column, bool number,
                     Record& record) {
-  if (shape.order == KeyOrder::u64) {
+  if (is_of_integers(shape.order)) {
     std::uint64_t n = 0;
     if (MaybeError e = parse_u64(text, 1, n)) {
       return FormatError{column, e->what + "; the keys of this pool are numbers (u64)"};
@@ -43,9 +43,7 @@ MaybeError take_key(RecordShape shape, const std::string& text, std::size_t colu
                        "load --create --order u64 makes one with numbers"};
   }
   record.key = text;
-  if (record.key.size() <= kKeyBytesMax) return std::nullopt;
-  return FormatError{
-      column, fmt::format("a key of {} bytes; keys have at most {}", text.size(), kKeyBytesMax)};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -87,15 +85,18 @@ MaybeError FieldReader::parse_csv_record(RecordShape shape, std::string_view tex
     append_json_string(record.value, fields_[i]);
   }
   record.value += '}';
-  return take_key(shape, fields_[key_], columns_[key_], false, record);
+  if (MaybeError e = take_key(shape, fields_[key_], columns_[key_], false, record)) return e;
+  return check_length(shape, record, columns_[key_]);
 }
 
 MaybeError FieldReader::parse_json(RecordShape shape, std::string_view text, Record& record) {
   bool found = false;
+  std::size_t column = 1;
   const auto look = [&](const JsonMember& m) -> MaybeError {
     if (m.name != field_) return std::nullopt;
     if (found) return second_field(m.column, field_);
     found = true;
+    column = m.column;
     if (m.kind == Kind::nested || m.kind == Kind::word) {
       return FormatError{m.column, "the key field must be a string or a number"};
     }
@@ -104,7 +105,7 @@ MaybeError FieldReader::parse_json(RecordShape shape, std::string_view text, Rec
   if (MaybeError e = read_json_object(text, look)) return e;
   if (!found) return no_field(field_);
   record.value = text;
-  return std::nullopt;
+  return check_length(shape, record, column);
 }
 
 // --- writing -------------------------------------------------------------------------------------

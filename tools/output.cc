@@ -150,6 +150,15 @@ Error open_file_output(const std::string& path, std::unique_ptr<Output>& out) {
   return no_error();
 }
 
+Error write_to_device(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return os_failed(errno, "cannot open the file", path);
+  const int error_number = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  if (error_number == 0) return no_error();
+  return os_failed(error_number, "cannot write the file to the device", path);
+}
+
 Error rename_durably(const std::string& from, const std::string& path) {
   if (rename(from.c_str(), path.c_str()) != 0) {
     return os_failed(errno, "cannot rename the finished file to its name", path);
@@ -166,11 +175,13 @@ Error rename_durably(const std::string& from, const std::string& path) {
 }
 
 namespace {
+// What fits into a name beside the rest of a temporary one.
+std::string shown_part(const std::string& base) { return base.substr(0, NAME_MAX - 22); }
 // Includes a checksum of the name, so that no other file has such a name by chance.
 std::string with_checksum(const std::string& base, std::uint32_t id) {
   std::uint32_t sum = 2166136261u ^ id;
   for (const char c : base) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619u;
-  return fmt::format(".{}.{:08x}{:08x}.new", base, id, sum);
+  return fmt::format(".{}.{:08x}{:08x}.new", shown_part(base), id, sum);
 }
 std::size_t base_at(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -185,8 +196,9 @@ std::string temporary_name(const std::string& path) {
 
 bool is_temporary_name(const std::string& name, const std::string& path) {
   const std::string base = path.substr(base_at(path));
-  const std::size_t id_at = base.size() + 2;
-  if (name.size() < id_at + 8 || name.compare(1, base.size(), base) != 0) return false;
+  const std::size_t shown = shown_part(base).size();
+  const std::size_t id_at = shown + 2;
+  if (name.size() < id_at + 8 || name.compare(1, shown, base, 0, shown) != 0) return false;
   std::uint32_t id = 0;
   const char* first = name.data() + id_at;
   if (std::from_chars(first, first + 8, id, 16).ptr != first + 8) return false;

@@ -47,6 +47,8 @@ class Output {
 // temporary file. If `path` is not a regular file (a pipe, /dev/stdout), it is written directly.
 Error open_file_output(const std::string& path, std::unique_ptr<Output>& out);
 
+// Makes the contents of a file durable.
+Error write_to_device(const std::string& path);
 // Renames `from` to `path` in the same folder and makes that durable.
 Error rename_durably(const std::string& from, const std::string& path);
 // An unused name in the folder of `path`. is_temporary_name returns whether `name` has that form.

@@ -1,6 +1,8 @@
 // TSV and the members of JSON records. The reader of JSON lines is in json_record.cc.
 #include "record_format.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "json_record.h"
@@ -8,6 +10,8 @@
 
 namespace tenuto::tool {
 namespace {
+
+constexpr std::size_t kPairEndBytes = 2;  // between the key and the value of a pair
 
 MaybeError parse_tsv_key(KeyOrder order, std::string_view text, std::string& key) {
   if (!is_of_integers(order)) return parse_escaped(text, 1, key);
@@ -85,12 +89,25 @@ MaybeError parse_record(RecordFormat format, RecordShape shape, std::string_view
                         Record& record) {
   MaybeError error = format == RecordFormat::tsv ? parse_tsv(shape, line, record)
                                                  : parse_json_record(shape, line, record);
-  if (error) return error;
-  if (record.key.size() > kKeyBytesMax) {
-    return FormatError{
-        1, fmt::format("a key of {} bytes; keys have at most {}", record.key.size(), kKeyBytesMax)};
+  return error ? error : check_length(shape, record, 1);
+}
+
+MaybeError check_length(RecordShape shape, const Record& record, std::size_t column) {
+  const std::size_t bytes = record.key.size();
+  if (bytes > kKeyBytesMax) {
+    return FormatError{column,
+                       fmt::format("a key of {} bytes; keys have at most {}", bytes, kKeyBytesMax)};
   }
-  return std::nullopt;
+  if (!shape.duplicates) return std::nullopt;
+  // The pair is the key that is stored (kv/encoding.cc).
+  const auto zeros =
+      static_cast<std::size_t>(std::count(record.key.begin(), record.key.end(), '\0'));
+  if (bytes + zeros + kPairEndBytes + record.value.size() <= kKeyBytesMax) return std::nullopt;
+  return FormatError{
+      column,
+      fmt::format("a key of {} bytes with a value of {}; in a collection with duplicates "
+                  "both together have at most {}, where a zero byte of the key counts twice",
+                  bytes, record.value.size(), kKeyBytesMax - kPairEndBytes)};
 }
 
 }  // namespace tenuto::tool

@@ -22,9 +22,10 @@ struct Record {
 
 // The properties of a collection's records.
 struct RecordShape {
-  RecordShape(KeyOrder o, bool e = false) : order(o), expires(e) {}
+  RecordShape(KeyOrder o, bool e = false, bool d = false) : order(o), expires(e), duplicates(d) {}
   KeyOrder order;
-  bool expires;  // records may have lifetimes
+  bool expires;     // records may have lifetimes
+  bool duplicates;  // a key may have several values
 };
 
 // Appends the canonical line without its LF.
@@ -33,6 +34,9 @@ void append_record(RecordFormat format, KeyOrder order, std::string_view key,
 // Parses a line without its LF. `record` is reused; it is undefined after an error.
 MaybeError parse_record(RecordFormat format, RecordShape shape, std::string_view line,
                         Record& record);
+
+// What is wrong with the length of a record. `column`: of its key. parse_record asks it.
+MaybeError check_length(RecordShape shape, const Record& record, std::size_t column);
 
 // Appends only a key: as escaped or decimal text, or as the JSON member "key" or "key_base64".
 void append_key_text(KeyOrder order, std::string_view key, std::string& out);

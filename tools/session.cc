@@ -82,6 +82,7 @@ bool is_pool(const std::string& path) {
 
 // PATH is no pool. If another word of the command is one, the two were exchanged.
 void add_path_hint(const CommonArgs& args, Error& error) {
+  if (is_pool(args.path)) return;  // something else is missing
   const auto pool = std::find_if(args.words.begin(), args.words.end(), is_pool);
   if (pool != args.words.end()) {
     error.hint = "the pool comes before the other words: " + *pool;
@@ -90,9 +91,9 @@ void add_path_hint(const CommonArgs& args, Error& error) {
   }
 }
 
-// Asks again while the pool is busy, for as long as --wait says.
-template <class Open>
-Error patiently(const CommonArgs& args, const Open& open) {
+}  // namespace
+
+Error patiently(const CommonArgs& args, const std::function<Error()>& open) {
   constexpr auto kPause = std::chrono::milliseconds(20);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(args.wait_seconds);
   for (;;) {
@@ -105,8 +106,6 @@ Error patiently(const CommonArgs& args, const Open& open) {
     std::this_thread::sleep_for(kPause);
   }
 }
-
-}  // namespace
 
 Error Session::try_open(const CommonArgs& args, bool read_only) {
   return patiently(args, [&] { return open_once(args, read_only); });
@@ -200,13 +199,15 @@ Error call_failed(const Pool& pool, Status status, std::string what, std::string
   return store_failed(status, std::move(what), std::move(where), std::move(why));
 }
 
-Error Session::close() {
+Error Session::close(std::string_view done) {
+  const std::string what = done.empty() ? "cannot close the pool"
+                                        : fmt::format("{}, but the pool cannot be closed", done);
   Status status = Status::ok;
   Error damage;
   if (store_ || pool_) {
     // What the open of a killed pool has left is done now. A closed pool cannot say what was found.
     static_cast<void>(pool().info());
-    damage = call_failed(pool(), pool().health(), "cannot close the pool", path_);
+    damage = call_failed(pool(), pool().health(), what, path_);
   }
   if (store_) {
     status = store_->close();
@@ -217,7 +218,7 @@ Error Session::close() {
   pool_.reset();
   if (status == Status::ok) return no_error();
   if (status == damage.status) return damage;
-  return store_failed(status, "cannot close the pool", path_);
+  return store_failed(status, what, path_);
 }
 
 std::string Session::where(std::string_view key) const {

@@ -1,6 +1,7 @@
 // Opens and closes a pool for one command, with errors as text.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,15 +34,16 @@ class Session {
                              const CollectionOptions& form);
   // From now on records() are those of this collection.
   Error select(const std::string& name, const CollectionOptions& options);
-  // Everything written is certain to be kept only if this succeeds.
-  Error close();
+  // Everything written is certain to be kept only if this succeeds. `done`: what the command has
+  // changed until now, for the error of a close that fails.
+  Error close(std::string_view done = {});
 
   bool has_store() const { return store_.has_value(); }
   Store& store() { return *store_; }
   // The requested collection. REQUIRES: has_store().
   Collection& records() { return records_; }
   KeyOrder order() const { return records_.order(); }
-  RecordShape shape() const { return {order(), records_.expires()}; }
+  RecordShape shape() const { return {order(), records_.expires(), records_.duplicates()}; }
   std::string form() const {
     return form_words(records_.order(), records_.codec(), records_.duplicates(),
                       records_.expires());
@@ -72,6 +74,10 @@ class Session {
   double open_ms_ = 0;
   std::uint64_t clock_ms_;  // read once, at the start of the command
 };
+
+// Calls `open` again while it is busy, for as long as --wait says. The error names the process that
+// has the pool of `args` open.
+Error patiently(const CommonArgs& args, const std::function<Error()>& open);
 
 // A call on the pool has failed and filled no report. If damage or a failed write is why, the error
 // says what was found and where.

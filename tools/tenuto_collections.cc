@@ -1,7 +1,8 @@
 // Commands on all collections: collections, backup, compact.
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <optional>
+
+#include <fmt/format.h>
 
 #include "facts.h"
 #include "form_line.h"
@@ -53,6 +54,54 @@ std::string as_json(const std::vector<Row>& rows) {
   return json + "]}";
 }
 
+// A change of the collections failed. Whether `name` is there tells whether it was made.
+Error change_failed(Session& session, const CollectionsArgs& args, Status status, std::string what,
+                    const std::string& name, const Report& report) {
+  Error error = store_failed(status, std::move(what), args.path, report);
+  if (status != Status::corrupt && status != Status::io) return error;
+  const auto all = session.store().collections();
+  if (!all) return error;
+  const bool there = std::any_of(all->begin(), all->end(),
+                                 [&](const CollectionInfo& info) { return info.name == name; });
+  error.report.what = fmt::format("{} (the collection {} is {})", error.report.what,
+                                  in_quotes(name), there ? "there" : "not there");
+  return error;
+}
+
+// Makes, drops and renames, as far as it is asked to. `done`: what was changed.
+Error change(Session& session, const CollectionsArgs& args, std::string& done) {
+  Report report;
+  const auto was = [&](std::string_view what, const std::string& name) {
+    done += fmt::format("{}{} was {}", done.empty() ? "" : ", ", in_quotes(name), what);
+  };
+  if (!args.make.empty()) {
+    CollectionOptions options;
+    options.error_if_exists = true;
+    options.order = args.order;
+    options.duplicates = args.duplicates;
+    options.expires = args.expires;
+    const auto made = session.store().collection(args.make, options, &report);
+    if (!made)
+      return change_failed(session, args, made.error(), "cannot make it", args.make, report);
+    was("made", args.make);
+  }
+  if (!args.drop.empty()) {
+    const Status status = session.store().drop(args.drop, &report);
+    if (status != Status::ok) {
+      return change_failed(session, args, status, "cannot drop it", args.drop, report);
+    }
+    was("dropped", args.drop);
+  }
+  if (!args.rename.empty()) {
+    const Status status = session.store().rename(args.rename, args.to, &report);
+    if (status != Status::ok) {
+      return change_failed(session, args, status, "cannot rename it", args.rename, report);
+    }
+    was("renamed", args.rename);
+  }
+  return no_error();
+}
+
 }  // namespace
 
 Error run_collections(const CollectionsArgs& args) {
@@ -62,27 +111,14 @@ Error run_collections(const CollectionsArgs& args) {
   }
   Session session;
   TENUTO_TOOL_TRY(session.open_store(args, writes ? Access::write : Access::read));
-  Report report;
-  if (!args.make.empty()) {
-    CollectionOptions options;
-    options.error_if_exists = true;
-    options.order = args.order;
-    options.duplicates = args.duplicates;
-    options.expires = args.expires;
-    const auto made = session.store().collection(args.make, options, &report);
-    if (!made) return store_failed(made.error(), "cannot make it", args.path, report);
-  }
-  if (!args.drop.empty()) {
-    const Status status = session.store().drop(args.drop, &report);
-    if (status != Status::ok) return store_failed(status, "cannot drop it", args.path, report);
-  }
-  if (!args.rename.empty()) {
-    const Status status = session.store().rename(args.rename, args.to, &report);
-    if (status != Status::ok) return store_failed(status, "cannot rename it", args.path, report);
+  std::string done;
+  if (Error error = change(session, args, done)) {
+    if (!done.empty()) error.report.what = done + "; " + error.report.what;
+    return error;
   }
   std::vector<Row> rows;
   if (!writes) TENUTO_TOOL_TRY(list(session, args, rows));
-  TENUTO_TOOL_TRY(session.close());
+  TENUTO_TOOL_TRY(session.close(done));
   if (writes) return no_error();
   if (args.json) return print_line(as_json(rows));
   Output out(STDOUT_FILENO, "standard output");
@@ -104,7 +140,7 @@ Error run_backup(const BackupArgs& args) {
   options.read_only = false;
   const Status status = session.store().backup(args.to, options, &report);
   if (status != Status::ok) return store_failed(status, "cannot write the backup", args.to, report);
-  return session.close();
+  return session.close("the backup is complete");
 }
 
 Error run_compact(const CompactArgs& args) {
@@ -117,7 +153,7 @@ Error run_compact(const CompactArgs& args) {
   const auto done =
       session.store().compact({args.moves_max, static_cast<double>(args.occupancy) / 100}, &report);
   if (!done) return store_failed(done.error(), "cannot compact the pool", args.path, report);
-  TENUTO_TOOL_TRY(session.close());
+  TENUTO_TOOL_TRY(session.close("the pool was compacted"));
   if (args.quiet && !args.json) return no_error();
   Facts facts;
   facts.text("path", "", args.path);

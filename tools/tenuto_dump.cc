@@ -1,5 +1,7 @@
 // dump: writes records in key order, so that load reads the same records.
 #include <chrono>
+#include <cstdlib>
+#include <memory>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -109,16 +111,26 @@ Error write_collections(const DumpArgs& args, RecordFormat format, Session& sess
   return no_error();
 }
 
-// The dump must not replace the pool it is read from.
+bool are_one_file(const std::string& a, const std::string& b) {
+  struct stat first {};
+  struct stat second {};
+  return stat(a.c_str(), &first) == 0 && stat(b.c_str(), &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+// The dump must not replace the pool it is read from, or its journal.
 Error check_not_the_pool(const DumpArgs& args) {
-  struct stat pool {};
-  struct stat file {};
-  if (stat(args.path.c_str(), &pool) != 0 || stat(args.file.c_str(), &file) != 0 ||
-      pool.st_dev != file.st_dev || pool.st_ino != file.st_ino) {
-    return no_error();
-  }
-  return failed(Status::invalid_argument, "the dump would replace the pool itself", args.file,
-                "give another file");
+  const std::unique_ptr<char, decltype(&std::free)> real(realpath(args.path.c_str(), nullptr),
+                                                         &std::free);
+  if (real == nullptr) return no_error();  // the open says why
+  const std::string pool = real.get();
+  const std::string journal = args.journal.empty() ? pool + ".journal" : args.journal;
+  const bool is_pool = are_one_file(pool, args.file);
+  if (!is_pool && !are_one_file(journal, args.file)) return no_error();
+  return failed(Status::invalid_argument,
+                is_pool ? "the dump would replace the pool itself"
+                        : "the dump would replace the pool's journal",
+                args.file, "give another file");
 }
 
 }  // namespace

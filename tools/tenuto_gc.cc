@@ -50,7 +50,9 @@ Error run_gc(const GcArgs& args) {
   if (!found) {
     return store_failed(found.error(), "cannot look for garbage", args.path, std::move(report));
   }
-  TENUTO_TOOL_TRY(session.close());
+  const std::string done =
+      args.free ? fmt::format("{} blocks were freed", format_count(found->freed_blocks)) : "";
+  TENUTO_TOOL_TRY(session.close(done));
   if (args.quiet && !args.json) return no_error();
   Facts facts;
   facts.text("path", "", args.path);

@@ -326,7 +326,7 @@ Error open_session(const LoadArgs& args, Loader& loader, Session& session) {
   form.order = args.order;
   if (loader.has_form()) form = loader.form();
   if (access(args.path.c_str(), F_OK) != 0) {
-    TENUTO_TOOL_TRY(loader.check_first({form.order, form.expires}));
+    TENUTO_TOOL_TRY(loader.check_first({form.order, form.expires, form.duplicates}));
   }
   return session.open_or_create_store(args, args, form);
 }
@@ -353,7 +353,7 @@ Error run_load(const LoadArgs& args) {
     error = call_failed(session.pool(), synced, "cannot make the records durable", args.path);
   }
   // A clean close still matters after a failure, but the first error is returned.
-  Error close_error = session.close();
+  Error close_error = session.close(fmt::format("records loaded: {}", loader.records()));
   if (error) return error;
   TENUTO_TOOL_TRY(close_error);
   const double seconds =

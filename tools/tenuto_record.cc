@@ -116,7 +116,7 @@ Error run_put(const PutArgs& args) {
   const Status status = session.records().put(key, value, {.ttl_ms = args.ttl_seconds * 1000});
   if (status != Status::ok)
     return call_failed(session.pool(), status, "cannot put", session.where(key));
-  TENUTO_TOOL_TRY(session.close());
+  TENUTO_TOOL_TRY(session.close("the record was written"));
   if (!args.json) return no_error();
   std::string object = "{";
   append_key_member(order, key, object);
@@ -172,8 +172,10 @@ Error for_each_key(const Args& args, Session& session, std::string_view what, st
       continue;
     }
     if (status != Status::not_found) {
-      return call_failed(session.pool(), status, fmt::format("cannot {}", what),
-                         session.where(key));
+      Error error =
+          call_failed(session.pool(), status, fmt::format("cannot {}", what), session.where(key));
+      if (changed > 0) error.report.what += fmt::format("; {} before it: {}", done, changed);
+      return error;
     }
     missing_json += missing_json.empty() ? "{" : ",{";
     append_key_member(order, key, missing_json);
@@ -184,7 +186,7 @@ Error for_each_key(const Args& args, Session& session, std::string_view what, st
       missing = no_such_key(session, key);
     }
   }
-  TENUTO_TOOL_TRY(session.close());
+  TENUTO_TOOL_TRY(session.close(fmt::format("{}: {}", done, changed)));
   if (args.json) {
     TENUTO_TOOL_TRY(
         print_line(fmt::format("{{\"{}\":{},\"missing\":[{}]}}", done, changed, missing_json)));

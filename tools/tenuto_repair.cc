@@ -100,7 +100,12 @@ Error run_repair(const CheckArgs& args) {
   options.order_otherwise = args.order;
   RescueResult result;
   Report report;
-  const Status status = rescue(args.path, args.repair, options, result, &report);
+  Status status = Status::ok;
+  const Error busy = patiently(args, [&] {
+    status = rescue(args.path, args.repair, options, result, &report);
+    return status == Status::busy ? store_failed(status, "", args.path, report) : no_error();
+  });
+  if (busy) return busy;
   const bool made = status == Status::ok || status == Status::corrupt;
   if (!made || access(args.repair.c_str(), F_OK) != 0) {
     Error error = store_failed(status, "the pool cannot be rescued", args.path, std::move(report));

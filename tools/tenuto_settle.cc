@@ -17,9 +17,11 @@ Error run_settle(const SettleArgs& args) {
   paths.insert(paths.end(), args.others.begin(), args.others.end());
   PoolOptions options = pool_options(args, true);
   options.in_doubt = args.in_doubt;
-  Report report;
-  Result<std::vector<Pool>> pools = Pool::open_all(paths, options, &report);
-  if (!pools) {
+  Result<std::vector<Pool>> pools = Status::busy;
+  TENUTO_TOOL_TRY(patiently(args, [&] {
+    Report report;
+    pools = Pool::open_all(paths, options, &report);
+    if (pools) return no_error();
     Error error =
         store_failed(pools.error(), "cannot open the pools", args.path, std::move(report));
     if (error.status == Status::in_doubt) {
@@ -28,7 +30,7 @@ Error run_settle(const SettleArgs& args) {
           "without it";
     }
     return error;
-  }
+  }));
   std::vector<std::uint64_t> opened;
   for (const Pool& pool : *pools) opened.push_back(pool.info().pool_id);
   if (args.lost && std::count(opened.begin(), opened.end(), *args.lost) != 0) {
@@ -64,8 +66,9 @@ Error run_settle(const SettleArgs& args) {
   std::sort(pools->begin(), pools->end(),
             [](const Pool& a, const Pool& b) { return a.info().pool_id < b.info().pool_id; });
   for (Pool& pool : *pools) {
+    const std::string path = pool.info().path;
     if (const Status s = pool.close(); s != Status::ok) {
-      return store_failed(s, "cannot close a pool", args.path);
+      return store_failed(s, "cannot close a pool", path);
     }
   }
   if (args.quiet && !args.json) return no_error();

@@ -78,8 +78,9 @@ struct TransactionOptions;
 class TENUTO_API Store : public Collection {
  public:
   // Opens the store in the pool file `path`. Creates pool and store as the options say; a new store
-  // is as durable on return as a write (PoolOptions::durability). After a crash this recovers, with
-  // several threads. exists | not_found | invalid_argument | busy | permission | full | io |
+  // is as durable on return as a write (PoolOptions::durability). A new file has its name only with
+  // its store in it, so a crash leaves both or none. After a crash this recovers, with several
+  // threads. exists | not_found | invalid_argument | busy | permission | full | io |
   // corrupt | not_a_pool | wrong_version | read_only | in_doubt: as of Pool::create and Pool::open.
   // `report` has the details.
   static Result<Store> open(std::string_view path, const StoreOptions& options = {},

@@ -96,7 +96,10 @@ Status PoolFile::fill(PoolOffset o, std::uint64_t bytes) {
   }
   // After a power cut the line images in the journal need this space.
   if (s == Status::ok && journal_ != nullptr) s = journal_->sync_pool(&why);
-  if (s != Status::ok) log("space that was given back is not to be had again: " + why.what);
+  const bool told = fill_told_.exchange(s) == s;
+  if (s != Status::ok && !told) {
+    log("space that was given back is not to be had again: " + why.what);
+  }
   return s;
 }
 

@@ -35,7 +35,8 @@ JournalExpected PoolFile::expect_journal() const {
 // Called before the pool has its name, so that no pool is left without a journal when there is no
 // room for one.
 Status PoolFile::make_journal(const PoolOptions& options, Report* report) {
-  const JournalExpected e = expect_journal();
+  JournalExpected e = expect_journal();
+  e.temporary = !options.journal.keep;
   const std::uint64_t ring_bytes = JournalFile::ring_bytes_for(options.journal, fd_);
   auto made = JournalFile::open(journal_path(options.journal), ring_bytes, e, report);
   if (!made) return made.error();
@@ -44,7 +45,6 @@ Status PoolFile::make_journal(const PoolOptions& options, Report* report) {
   // the journal keeps other makers from giving the name.
   if (!TENUTO_PLANT("journal_of_a_new_pool_taken")) TENUTO_TRY(name_is_free(report));
   new_journal_ = std::move(*made);
-  if (!options.journal.keep) new_journal_->set_temporary(true);
   TENUTO_TRY(new_journal_->claim(e, report));
   super_.journal_id = new_journal_->journal_id();
   super_.journal_life = new_journal_->life();
@@ -98,6 +98,7 @@ Status PoolFile::check_unneeded_journal(const JournalExpected& expected, Report*
 Status PoolFile::open_journal(const PoolOptions& options, Report* report) {
   const std::string& path = journal_place_;
   JournalExpected expected = expect_journal();
+  expected.temporary = !options.journal.keep;
   // The damaged superblock copy may have said that a journal is in use.
   const bool there = copy_damaged_ && ::access(path.c_str(), F_OK) == 0;
   expected.unsure = there && !TENUTO_PLANT("journal_of_a_lost_superblock_ignored");

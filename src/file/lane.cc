@@ -251,7 +251,7 @@ bool Lanes::grow(unsigned node, bool there) {
   const Result<PoolOffset> segment = take_segment_(node, there);
   if (!segment) return false;
   if (file_.protect(*segment, kLaneSegmentBytes, nullptr) != Status::ok) {
-    file_.leave_to_recovery();  // nothing names the segment
+    file_.leave_to_recovery(Unknown::key_kept);  // nothing names the segment
     return false;
   }
   std::uint64_t& entry = file_.head().lane_segments[segments_];

@@ -27,6 +27,14 @@ Status check_size_max(const PoolOptions& o, std::string_view path, Report* repor
               "size.." + std::to_string(kSizeMaxLimit), std::to_string(o.size_max));
 }
 
+Status check_journal_place(const std::string& pool, const std::string& journal, Report* report) {
+  if (real_path(pool) != journal) return Status::ok;
+  return fail(Status::invalid_argument, report,
+              "the journal's place is that of the pool itself; give another one as "
+              "PoolOptions::journal.path",
+              pool);
+}
+
 // The system would take a path with a zero byte for the shorter one, which may be another file.
 Status check_paths(const PoolOptions& o, std::string_view path, Report* report) {
   if (path.empty()) return fail(Status::invalid_argument, report, "the path is empty");
@@ -65,6 +73,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
   f->journal_place_ = f->journal_path(options.journal);
+  TENUTO_TRY(check_journal_place(f->path_, f->journal_place_, report));
   f->log_ = options.log;
   f->watched_ = watches(options);
   TENUTO_TRY(f->choose_protection(options, report));
@@ -175,6 +184,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   TENUTO_TRY(f->choose_consistency(options, report));
   f->choose_medium(options);
   f->journal_place_ = f->journal_path(options.journal);
+  TENUTO_TRY(check_journal_place(f->path_, f->journal_place_, report));
   if (!f->was_clean_) TENUTO_TRY(f->check_old_journal(f->journal_place_, report));
   if (options.read_only && !f->was_clean_) {
     return fail(Status::read_only, report,

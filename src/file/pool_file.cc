@@ -168,10 +168,13 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
   Report why;
   std::unique_lock lock(grow_mu_);
   Result<ZoneEntry> zone = grow_locked(bytes_needed, format, why);
+  // A call asks for space in several ways, and a program calls again.
+  const Status now = zone ? Status::ok : zone.error();
+  const bool told = std::exchange(growth_told_, now) == now;
   // Without the lock: the program's function may fork, and a fork waits for a thread that waits for
   // the lock (prepare).
   if (!TENUTO_PLANT("pm_growth_logged_under_its_lock")) lock.unlock();
-  if (!why.what.empty()) log("the pool cannot grow: " + why.what);
+  if (!why.what.empty() && !told) log("the pool cannot grow: " + why.what);
   return zone;
 }
 

@@ -32,6 +32,14 @@ inline constexpr std::uint64_t kMapAlignBytes = 4u << 20;
 // later zone before the zone count commits it.
 using FormatZone = std::function<void(const ZoneEntry&, std::uint64_t head_bytes)>;
 
+// Why it is not known what is in use.
+enum class Unknown : std::uint8_t {
+  nothing,
+  no_memory,  // to note what was replaced
+  key_kept,   // the system refused to put a page under the protection key, or to take it out
+  damage,     // of what named some blocks
+};
+
 class Journal;
 class JournalFile;
 struct JournalExpected;
@@ -208,9 +216,13 @@ class PoolFile final : public OfProcess {
   void poison(Status why, const Report& report);
   // Damage on media: the log names it, and the pool turns read-only. Returns corrupt.
   Status damaged(PoolOffset at, const char* what);
-  // Not everything in use is known, so a close leaves the pool as a crash would.
-  void leave_to_recovery() { left_to_recovery_.store(true, std::memory_order_relaxed); }
-  bool left_to_recovery() const { return left_to_recovery_.load(std::memory_order_relaxed); }
+  // Not everything in use is known, so a close leaves the pool as a crash would. The first reason
+  // counts.
+  void leave_to_recovery(Unknown why) {
+    Unknown none = Unknown::nothing;
+    left_to_recovery_.compare_exchange_strong(none, why, std::memory_order_relaxed);
+  }
+  Unknown left_to_recovery() const { return left_to_recovery_.load(std::memory_order_relaxed); }
   Status poisoned() const { return health_.poisoned.load(std::memory_order_relaxed); }
   // ok, or why the pool turned read-only, with a report.
   Status health(Report* report) const;
@@ -357,16 +369,18 @@ class PoolFile final : public OfProcess {
   std::function<void(std::string_view)> log_;
   // Atomic.
   std::atomic<std::uint64_t> bytes_ = 0;
-  std::atomic<bool> left_to_recovery_{false};
+  std::atomic<Unknown> left_to_recovery_{Unknown::nothing};
   std::atomic<std::uint64_t> protected_ = 0;
   PoolHealth health_;
   std::atomic<bool> can_punch_ = true;
-  mutable std::atomic<bool> told_ = false;  // the bad page was logged
+  std::atomic<Status> fill_told_ = Status::ok;  // as growth_told_, of a hole that is filled
+  mutable std::atomic<bool> told_ = false;      // the bad page was logged
   // One thread grows the file at a time.
   std::mutex grow_mu_;
   // Guarded by grow_mu_.
   std::atomic<std::uint64_t> ready_ = 0;   // where the reserved space ends; read without the lock
   std::uint64_t changes_ = 0;              // of the file's length, by others than prepare
+  Status growth_told_ = Status::ok;        // what the last growth returned, and the log was told
   std::mutex joint_mu_;                    // while mark_joint writes super_
   std::atomic<bool> joint_marked_{false};  // in both copies, by this open
   // Guarded by poison_mu_.

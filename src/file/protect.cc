@@ -52,7 +52,7 @@ Status PoolFile::protect(PoolOffset o, std::uint64_t bytes, Report* report) {
 bool PoolFile::unprotect(PoolOffset o, std::uint64_t bytes) {
   if (!protects_) return true;
   if (take_from_under_key(base_ + o.value, bytes) != 0) {
-    leave_to_recovery();
+    leave_to_recovery(Unknown::key_kept);
     return false;
   }
   protected_.fetch_sub(bytes, std::memory_order_relaxed);

@@ -57,6 +57,7 @@ Status JournalFile::make(std::uint64_t bytes, const Expected& expected, Report* 
   header_.version = kJournalVersion;
   header_.byte_order = kByteOrderMark;
   header_.ring_bytes = ring_bytes_;
+  temporary_ = expected.temporary;  // before a kill can leave it
   TENUTO_TRY(claim(expected, report));
   if (!sync_whole(fd_)) return failed("cannot sync the journal", report);
   if (!give_name(fd_, hidden_, path_)) {

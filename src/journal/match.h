@@ -43,6 +43,7 @@ struct JournalExpected {
   std::string pool_path = {};  // the pool's real path
   std::string place = {};      // where its journal was at the last open; for reports
   unsigned mode = 0600;        // of a new journal
+  bool temporary = false;      // a new journal goes with the clean close
 
   bool any_pool() const { return pool_id == 0; }
   bool to_be_read() const { return in_use || unsure; }

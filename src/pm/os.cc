@@ -99,8 +99,7 @@ Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_v
   // Without fallocate the blocks are written, which reserves them as well.
   const int error = errno == EOPNOTSUPP ? ::posix_fallocate(fd, at, bytes) : errno;
   if (error == 0) return Status::ok;
-  return fail_errno(error, "cannot reserve " + std::to_string(to - from) + " bytes for the pool",
-                    path, report);
+  return fail_errno(error, "cannot reserve " + std::to_string(to - from) + " bytes", path, report);
 }
 
 bool write_all(int fd, std::uint64_t offset, const void* data, std::size_t bytes,

@@ -54,24 +54,25 @@ Result<Store> Store::open(std::string_view path, const StoreOptions& options, Re
   Report local;
   Report* r = report != nullptr ? report : &local;
   TENUTO_TRY(StoreImpl::check_order(options.order, std::string(path), r));
-  bool fresh = false;
   Result<Pool> pool = Pool::open(path, options.pool, r);
   if (pool && options.error_if_exists) {
     return fail(Status::exists, r, "there is a pool already", std::string(path));
   }
   if (!pool && pool.error() == Status::not_found && options.create_if_missing &&
       !options.pool.read_only) {
-    fresh = true;
-    pool = Pool::create(path, options.pool, r);
+    // A kill leaves no pool without its store.
+    auto made = PoolImpl::create(path, options.pool, kStoreKind, r, [&](PoolImpl& p) {
+      return StoreParts::create(p, options.order, r);
+    });
+    pool = made ? Result<Pool>(Pool(std::move(*made))) : Result<Pool>(made.error());
     // Another thread or process has made it meanwhile: open that one.
     if (!pool && pool.error() == Status::exists && !options.error_if_exists) {
-      fresh = false;
       pool = Pool::open(path, options.pool, r);
     }
   }
   if (!pool) return pool.error();
   auto impl = std::make_unique<StoreImpl>(std::move(*pool));
-  TENUTO_TRY(impl->attach(options, fresh, r));
+  TENUTO_TRY(impl->attach(options, false, r));
   return Store(std::move(impl));
 }
 

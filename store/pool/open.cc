@@ -38,6 +38,20 @@ Result<std::unique_ptr<PoolImpl>> make(std::string_view path, const PoolOptions&
   return impl;
 }
 
+const char* words_of(pm::Unknown why) {
+  switch (why) {
+    case pm::Unknown::nothing:
+      break;
+    case pm::Unknown::no_memory:
+      return "memory had ended, and some of what was replaced could not be noted";
+    case pm::Unknown::key_kept:
+      return "the system refused to protect a page of metadata, or to end its protection";
+    case pm::Unknown::damage:
+      return "what named some blocks is damaged";
+  }
+  return "";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PoolImpl>> PoolImpl::create_copy(std::string_view path,
@@ -60,7 +74,8 @@ Status PoolImpl::finish_copy(Report* report) {
 
 Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
                                                    const PoolOptions& options,
-                                                   const PoolStoreKind& kind, Report* report) {
+                                                   const PoolStoreKind& kind, Report* report,
+                                                   const Fill& fill) {
   TENUTO_TRY(pm::PoolFile::take_key(path, options, report));
   const pm::MetadataOpen rights;
   const auto build = [&](PoolImpl& p) {
@@ -70,6 +85,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
   auto made = make(path, options, kind, false, build, report);
   if (!made) return made.error();
   std::unique_ptr<PoolImpl> impl = std::move(*made);
+  if (fill && !TENUTO_PLANT("store_pool_named_before_its_store")) TENUTO_TRY(fill(*impl));
   TENUTO_TRY(impl->file->link_into_place(report));
   if (!impl->file->wants_journal()) {
     impl->heap->start_large_pages();
@@ -190,10 +206,8 @@ Status PoolImpl::close() {
     return s;
   }
   frames->close();
-  if (file->left_to_recovery()) {
-    file->log(file->path() +
-              ": memory had ended, and some of what was replaced could not be "
-              "noted; the next open recovers");
+  if (const pm::Unknown why = file->left_to_recovery(); why != pm::Unknown::nothing) {
+    file->log(std::string(words_of(why)) + "; the next open recovers");
     return file->acknowledge(Durability::sync);
   }
   TENUTO_TRY(file->set_state(pm::PoolState::clean));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -42,8 +43,11 @@ struct PoolImpl {
 
   explicit PoolImpl(const PoolStoreKind& kind) : store_kind(kind) {}
 
+  // `fill` makes what the pool holds from the first: it is in the pool when that gets its name.
+  using Fill = std::function<Status(PoolImpl& pool)>;
   static Result<std::unique_ptr<PoolImpl>> create(std::string_view path, const PoolOptions& options,
-                                                  const PoolStoreKind& kind, Report* report);
+                                                  const PoolStoreKind& kind, Report* report,
+                                                  const Fill& fill = {});
   // A pool that has no name until it is whole: a crash, or its destructor, leaves nothing of it. No
   // record in it is durable before finish_copy, which closes it durably and then gives it its name.
   // exists: another file has that name by then.

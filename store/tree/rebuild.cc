@@ -95,7 +95,7 @@ class Tree::Rebuild {
     if (tree_.file_.read_only()) return;
     tree_.file_.log(tree_.file_.where(tree_.first_leaf_, what) +
                     ": damaged; the leaves are read instead");
-    tree_.file_.leave_to_recovery();
+    tree_.file_.leave_to_recovery(pm::Unknown::damage);
   }
   // The image has been read, or counts no more.
   void end_image() const {
@@ -322,7 +322,7 @@ void Tree::Rebuild::close(Tree& tree, bool as_found) {
   const auto bytes =
       static_cast<std::uint64_t>(tree.record_bytes_at_open_ + tree.garbage_.record_bytes());
   tree.garbage_.drain();
-  if (tree.garbage_.lost()) tree.file_.leave_to_recovery();
+  if (tree.garbage_.lost()) tree.file_.leave_to_recovery(pm::Unknown::no_memory);
   const bool counted = tree.bytes_counted_ == Counted::exactly;
   const TreeCounts counts =
       TreeCounts::make(tree.first_leaf_, records, counted ? bytes : TreeCounts::kNotCounted);
@@ -348,7 +348,8 @@ void Tree::Rebuild::close(Tree& tree, bool as_found) {
 
 // Without room there is none, and without memory (bad_alloc).
 void Tree::Rebuild::leave_image(Tree& tree) {
-  if (tree.file_.left_to_recovery() || tree.file_.writable() != Status::ok) return;
+  if (tree.file_.left_to_recovery() != pm::Unknown::nothing || tree.file_.writable() != Status::ok)
+    return;
   Leaf& first = *tree.file_.at<Leaf>(tree.first_leaf_);
   // A close that failed half-way has left one, and the tree may have changed since.
   if (const Result<PoolOffset> before = image_of(first); before) {

@@ -79,7 +79,7 @@ bool Tree::End::forget_versions() {
 
 void Tree::End::give_all_back() {
   tree_.garbage_.drain();
-  if (tree_.garbage_.lost()) tree_.file_.leave_to_recovery();
+  if (tree_.garbage_.lost()) tree_.file_.leave_to_recovery(pm::Unknown::no_memory);
   while (OldVersion* v = forgotten_) {
     forgotten_ = v->after;
     if (v->record) tree_.heap_.release(v->record);
@@ -87,7 +87,7 @@ void Tree::End::give_all_back() {
   }
   tree_.index_.each_made([this](ShadowLeaf* shadow) {
     if (ShadowLeaf::damaged(shadow->version.load(std::memory_order_relaxed))) {
-      tree_.file_.leave_to_recovery();  // which records it had is not known
+      tree_.file_.leave_to_recovery(pm::Unknown::damage);  // which records it had is not known
       return;
     }
     const std::uint64_t all = shadow->used_slots();

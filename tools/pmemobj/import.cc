@@ -276,6 +276,19 @@ void name_unfinished(const std::string& path) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, stopped);
 }
 
+// Never replaces a file.
+void give_name(const std::string& path) {
+  const bool renamed =
+      ::renameat2(AT_FDCWD, unfinished, AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0;
+  // Some file systems do not know the flag, and some have no hard links.
+  const bool unknown = !renamed && (errno == EINVAL || errno == ENOSYS);
+  if (!renamed && (!unknown || ::link(unfinished, path.c_str()) != 0)) {
+    fail(code_of(errno), path + ": " + std::strerror(errno));
+  }
+  remove_unfinished();
+  unfinished[0] = 0;
+}
+
 void sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -334,6 +347,8 @@ int main(int argc, char** argv) {
   const char* const layout = reinterpret_cast<const char*>(from) + kLayoutPlace;
   if (bytes == 0) bytes = static_cast<std::size_t>(st.st_size);
   name_unfinished(paths[1]);
+  // A crash leaves nothing of the new pool, so nothing in it is durable before its close.
+  ::setenv("TENUTO_PMEMOBJ_DURABILITY", "buffered", 0);
   PMEMobjpool* const to = calls.create(unfinished, layout, bytes, st.st_mode & 07777);
   if (to == nullptr) fail(code_of(errno), paths[1] + ": " + calls.errormsg());
   Import import(from, calls, to);
@@ -344,11 +359,7 @@ int main(int argc, char** argv) {
   if (calls.check(unfinished, nullptr) != 1) {
     fail(kCorrupt, std::string("check: ") + calls.errormsg());
   }
-  if (::link(unfinished, paths[1].c_str()) != 0) {
-    fail(code_of(errno), paths[1] + ": " + std::strerror(errno));
-  }
-  remove_unfinished();
-  unfinished[0] = 0;
+  give_name(paths[1]);
   sync_folder_of(paths[1]);
   std::printf("%zu objects, %llu pointers\n", import.objects(),
               static_cast<unsigned long long>(import.pointers()));

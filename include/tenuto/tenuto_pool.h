@@ -353,7 +353,8 @@ typedef tenuto_status (*tenuto_tx_body)(tenuto_tx* tx, void* context);
 tenuto_status tenuto_run(tenuto_pool* pool, tenuto_tx_body body, void* context);
 
 /* tenuto::Actions: blocks, values and frees that are published together. _publish leaves an empty
- * list, also when it fails. _delete gives back what was not published; NULL is allowed. */
+ * list, also when it fails. _delete gives back what was not published; NULL is allowed. Call it
+ * before the handle of the pool, or of the store that has the pool, is released by a close. */
 typedef struct tenuto_actions tenuto_actions;
 tenuto_status tenuto_actions_new(tenuto_pool* pool, tenuto_actions** actions);
 tenuto_status tenuto_actions_reserve(tenuto_actions* actions, uint64_t bytes,

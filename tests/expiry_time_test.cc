@@ -146,6 +146,27 @@ TEST_F(ExpiryTimeTest, a_clock_set_back_brings_nothing_back) {
 #endif
 }
 
+TEST_F(ExpiryTimeTest, a_clock_that_is_set_back_is_logged_once) {
+  Collection c = sessions();
+  put(c, "k", kHour);
+  now_ -= 1000;
+  EXPECT_EQ(c.contains("k"), Status::ok);
+  EXPECT_EQ(log().find("clock"), std::string::npos) << log();
+  now_ -= 400 * 24 * kHour;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(c.contains("k"), Status::ok);
+  const std::string said = log();
+  const std::size_t at = said.find("the clock is behind");
+  ASSERT_NE(at, std::string::npos) << said;
+  EXPECT_NE(said.find("by 400 days", at), std::string::npos) << said;
+  EXPECT_EQ(said.find("the clock is behind", at + 1), std::string::npos) << said;
+  // It has caught up, and is set back once more.
+  now_ += 400 * 24 * kHour + 2 * kHour;
+  EXPECT_EQ(c.contains("k"), Status::not_found);
+  now_ -= 5 * 60 * 1000;
+  EXPECT_EQ(c.contains("k"), Status::not_found);
+  EXPECT_NE(log().find("by 5 minutes"), std::string::npos) << log();
+}
+
 TEST_F(ExpiryTimeTest, time_does_not_go_back_across_lives) {
   Collection c = sessions();
   put(c, "k", 10);

@@ -305,6 +305,42 @@ TEST(fork_test, a_child_does_not_wait_for_locks_of_threads_that_are_not_there) {
   }
 }
 
+// These calls take a snapshot of their own, whose list other threads may have locked. What a child
+// linked there would stay when its memory is freed.
+TEST(fork_test, a_child_takes_no_snapshot_for_calls_on_duplicates) {
+#ifdef __SANITIZE_ADDRESS__
+  constexpr int kThreads = 0;  // a child may wait for a lock of the sanitizer's allocator
+#else
+  constexpr int kThreads = 2;
+#endif
+  const TempPath path("fork-duplicates");
+  const int code = in_child([&] {
+    Result<Store> s = Store::open(path.str(), options(Medium::cache));
+    MUST(s);
+    Result<Collection> d = s->collection("d", {.duplicates = true, .expires = true});
+    MUST(d && d->put("k", "1") == Status::ok && d->put("k", "2") == Status::ok);
+    std::atomic<bool> stop = false;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&] {
+        while (!stop) static_cast<void>(s->snapshot());
+      });
+    }
+    for (int i = 0; i < 200; ++i) {
+      MUST(in_child([&] {
+             for (int again = 0; again < 2; ++again) {
+               MUST(d->erase("k") == Status::forked);
+               MUST(d->touch("k", {.ttl_ms = 5}) == Status::forked);
+             }
+           }) == 0);
+    }
+    stop = true;
+    for (std::thread& t : threads) t.join();
+    MUST(d->count("k").value_or(0) == 2 && s->close() == Status::ok);
+  });
+  EXPECT_EQ(code, 0);
+}
+
 // No fork handler runs in a bare clone. The pool's own check notices the new process all the same.
 TEST(fork_test, a_bare_clone_is_noticed_too) {
   for (const Medium medium : kMedia) {

@@ -64,6 +64,14 @@ class JournalSize : public testing::Test {
   std::string log_;
 };
 
+TEST_F(JournalSize, one_that_cannot_be_is_refused_before_anything_is_made) {
+  options_.pool.journal.bytes = ~0ull;  // rounded up it would be 0
+  EXPECT_EQ(open().error(), Status::invalid_argument);
+  EXPECT_NE(report_.text().find("journal's bytes"), std::string::npos) << report_.text();
+  EXPECT_FALSE(std::filesystem::exists(paths_.pool.str()));
+  EXPECT_FALSE(std::filesystem::exists(paths_.journal.str()));
+}
+
 TEST_F(JournalSize, a_small_store_takes_little_of_the_disk) {
   Result<Store> s = open();
   ASSERT_TRUE(s) << report_.text();

@@ -141,5 +141,28 @@ TEST_F(KvFullTest, full_while_a_view_and_an_iterator_hold_back_what_was_replaced
   expect_equal(s, model);
 }
 
+TEST_F(KvFullTest, the_report_of_a_refused_call_says_why) {
+  {
+    Model model;
+    int next = 0;
+    Store s = opened();
+    ASSERT_TRUE(s.collection("c"));
+    for (const std::size_t value_bytes : {100'000u, 3000u, 100u, 0u})
+      fill(s, model, value_bytes, next);
+    const auto expect_full = [&](Status got) {
+      EXPECT_EQ(got, Status::full);
+      EXPECT_NE(report_.text().find("no room in the pool"), std::string::npos) << report_.text();
+    };
+    expect_full(s.rename("c", std::string(kCollectionNameMax, 'n'), &report_));
+    expect_full(s.pool().root("root", 100'000, &report_).error());
+    expect_full(s.pool().grow_root("root", 100'000, {}, &report_).error());
+    ASSERT_EQ(s.close(), Status::ok);
+  }
+  options_.pool.read_only = true;
+  Store s = opened();
+  EXPECT_EQ(s.pool().root("root", 8, &report_).error(), Status::read_only);
+  EXPECT_NE(report_.text().find("open read-only"), std::string::npos) << report_.text();
+}
+
 }  // namespace
 }  // namespace tenuto

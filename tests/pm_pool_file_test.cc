@@ -67,6 +67,7 @@ TEST(PoolFile, impossible_options_are_refused_before_anything_is_made) {
   EXPECT_TRUE(refused(small(kPoolBytesMin - 1)));
   EXPECT_TRUE(refused(small(16 * kMiB, 15 * kMiB)));
   EXPECT_TRUE(refused(small(16 * kMiB, 1ull << 50)));
+  EXPECT_TRUE(refused(small(~0ull, 0)));
   PoolOptions o = small();
   o.stripes = 0;
   EXPECT_TRUE(refused(o));

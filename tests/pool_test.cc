@@ -64,6 +64,27 @@ TEST(PoolTest, what_hangs_on_the_root_is_found_again_at_another_address) {
   EXPECT_EQ(pool->validate(&report), Status::ok) << report.text();
 }
 
+TEST(PoolTest, a_callback_cannot_close_the_pool_that_calls_it) {
+  TempPath path("pool-callback");
+  auto pool = Pool::create(path.str(), small());
+  ASSERT_TRUE(pool);
+  auto root = pool->root<Account>("account v1");
+  ASSERT_TRUE(root);
+  for (const Status end : {Status::ok, Status::aborted}) {
+    Status closed = Status::ok;
+    EXPECT_EQ(pool->run([&](Transaction& tx) {
+      TENUTO_TRY(tx.add((*root)->balance));
+      (*root)->balance[0] += 1;
+      TENUTO_TRY(tx.on_end([&](bool) { closed = pool->close(); }));
+      return end;
+    }),
+              end);
+    EXPECT_EQ(closed, Status::busy);
+  }
+  EXPECT_EQ((*root)->balance[0], 1u);
+  EXPECT_EQ(pool->close(), Status::ok);
+}
+
 TEST(PoolTest, an_aborted_transaction_leaves_nothing) {
   TempPath path("pool2");
   auto pool = Pool::create(path.str(), small());

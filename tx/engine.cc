@@ -52,7 +52,7 @@ void Engine::reclaim(Txn& own) {
 bool Engine::any_active() const {
   return std::any_of(txns_.begin(), txns_.end(), [](const auto& slot) {
     const Txn* txn = slot.load(std::memory_order_acquire);
-    return txn != nullptr && txn->active();
+    return txn != nullptr && txn->needs_pool();
   });
 }
 
@@ -61,7 +61,7 @@ Status Engine::drain() {
   for (auto& slot : txns_) {
     Txn* txn = slot.load(std::memory_order_acquire);
     if (txn == nullptr) continue;
-    if (txn->active()) return Status::busy;
+    if (txn->needs_pool()) return Status::busy;
     txn->drain();
     txn->trim(0);
   }

@@ -71,6 +71,8 @@ class Txn {
   }
   // Also between its end and that of the last pool of a transaction over several.
   bool active() const { return depth_ > 0 || joint_ != nullptr; }
+  // Also while its callbacks run: the pool must stay.
+  bool needs_pool() const { return active() || in_callbacks_; }
   // Counts the outermost transactions of the lane. A handle with an older number is no longer
   // valid. Any thread may call it.
   std::uint64_t turn() const { return turn_.load(std::memory_order_relaxed); }

@@ -11,8 +11,8 @@
 // For one block and one pointer Pool::reserve and Pool::publish cost less.
 //
 // Thread safety: one thread at a time; another one may publish. A lock for what set() changes is
-// needed only during publish. Close: what is not published is free. Fork: in a child all calls
-// return Status::forked.
+// needed only during publish. Close: what is not published is free. The close of a Store destroys
+// its pool: no Actions of it may be left then. Fork: in a child all calls return Status::forked.
 #pragma once
 
 #include <cstddef>

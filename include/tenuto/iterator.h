@@ -52,7 +52,8 @@ class TENUTO_API Iterator {
   // corrupt: damage ended the walk; a record with a damaged key is not skipped. expired: its
   // snapshot has expired. not_found: the collection was dropped. closed: the store was closed, its
   // transaction has ended, or it was moved from. busy: see above. io | forked.
-  // invalid_argument until the next seek: the collection cannot have this key or pair.
+  // invalid_argument until the next seek: the codec refuses the key, or the collection cannot have
+  // the pair. (In an order of integers a seek takes any bytes, as a bound does.)
   // invalid_argument for good: the collection cannot have a bound of the options; it has a
   // registered order, and the options a prefix; or it belongs to another store than the snapshot or
   // transaction.

@@ -120,10 +120,10 @@ class TENUTO_API Pool {
   Pool(Pool&&) noexcept;
   Pool& operator=(Pool&&) noexcept;
   ~Pool();
-  // REQUIRES: no other thread is in a call. ok | closed | busy (a transaction is open; nothing was
-  // done) | io, or why the pool turned read-only (it is closed, and the next open recovers; corrupt
-  // also: this call found memory of the heap overwritten, and restored it) |
-  // forked (the handle is empty, and the pool is unchanged).
+  // REQUIRES: no other thread is in a call. ok | closed | busy (a transaction is open, or this is
+  // one of its callbacks; nothing was done) | io, or why the pool turned read-only (it is closed,
+  // and the next open recovers; corrupt also: this call found memory of the heap overwritten, and
+  // restored it) | forked (the handle is empty, and the pool is unchanged).
   Status close();
 
   // A destination is a null pointer in this pool: a plain word (PtrWord, Ptr<T>), or a versioned

@@ -60,12 +60,15 @@ struct WriteOptions {
   //   - A snapshot or transaction sees a record that had not expired at its time, as long as it is
   //     active. A commit is a conflict if a record that it read has expired since.
   //   - Time never goes back. If the clock is set back, the store's time stands still until the
-  //     clock has caught up. What has expired stays so, and what is put meanwhile lives longer.
+  //     clock has caught up; from a minute on it logs this. What has expired stays so, and what is
+  //     put meanwhile lives longer.
   //   - The next open starts at or after the time of the last clean close; after a crash, at or
   //     after the time that the reclaimer saved, about once a second.
   //   - A clock that is far ahead is doubted (StoreOptions::clock_jump_ms_max). It destroys nothing
   //     if it is set right and the store is opened again, but what a put, batch or transaction was
   //     told to replace or erase. Lifetimes that were given meanwhile are those of the wrong clock.
+  //     Set it right before the next open: one whose clock is at least clock_confirm_ms beyond a
+  //     doubted time confirms that time, as if the store had been closed meanwhile.
   //   - A backup and a rescue keep the time of their source.
   std::uint64_t ttl_ms = 0;
 };
@@ -117,7 +120,8 @@ struct StoreOptions {
   // The store doubts the clock if, at open or later, the clock is ahead of the time the store last
   // knew by more than clock_jump_ms_max plus the time that has passed. It logs this. Records that
   // expire by a doubted clock are hidden, but nothing is reclaimed by it until it has been right
-  // for clock_confirm_ms (WriteOptions::ttl_ms). clock_jump_ms_max 0: every clock is believed.
+  // for clock_confirm_ms, or a later open finds it so (WriteOptions::ttl_ms). clock_jump_ms_max 0:
+  // every clock is believed.
   std::uint64_t clock_jump_ms_max = 24 * 3600 * 1000ull;
   std::uint64_t clock_confirm_ms = 3600 * 1000ull;
 };

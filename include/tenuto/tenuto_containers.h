@@ -14,7 +14,8 @@
  *   empty one. It is neither copied nor moved, and never in memory outside a pool: a change of one
  *   that is returns TENUTO_INVALID_ARGUMENT.
  * - Every change needs an open transaction on the container's pool, and is a part of it. If a call
- *   fails halfway, the transaction is rolled back; its later calls return TENUTO_ABORTED.
+ *   fails halfway, the transaction is rolled back; its later calls return TENUTO_ABORTED, or
+ *   TENUTO_FULL when the log had no room.
  * - What a read returns points into the pool. It is valid until the container changes.
  * - _clear frees all that the container owns. Call it before the object is freed that contains it.
  * - Threads, messages and NULL are as in tenuto/tenuto_pool.h. bytes may be 0; then the pointer may

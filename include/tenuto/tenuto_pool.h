@@ -16,9 +16,13 @@
  * - Threads use a handle as its C++ counterpart: all threads a pool or a store, one thread at a
  *   time a transaction, batch, iterator or view.
  * - A NULL handle returns TENUTO_INVALID_ARGUMENT.
- * - Enumerations are ints. An int that is none of their values returns TENUTO_INVALID_ARGUMENT.
+ * - Bytes whose pointer is NULL and whose number is not 0, and more than PTRDIFF_MAX of them (-1),
+ *   are TENUTO_INVALID_ARGUMENT.
+ * - Enumerations are ints. An int that is none of their values returns TENUTO_INVALID_ARGUMENT. One
+ *   that a function of the program returns is not TENUTO_OK, and is passed on.
  * - Fork and exit are as for tenuto::Pool (tenuto/pool.h).
- * - Nothing is thrown. If the process has no memory left, it ends.
+ * - Nothing is thrown into C: a process without memory ends. In a program in C++ std::bad_alloc,
+ *   and what its own functions throw, passes through a call as through that of C++.
  * - Only in C++: Pool::open_all, Pool::find_garbage and rescue (the tool has them: settle, gc,
  *   check --repair); Store::time_ms; Transaction::lock and attempt; fields, filters,
  *   ConcurrentHashMap; what PoolInfo says of the journal and of other pools.
@@ -349,7 +353,8 @@ typedef tenuto_status (*tenuto_tx_body)(tenuto_tx* tx, void* context);
 tenuto_status tenuto_run(tenuto_pool* pool, tenuto_tx_body body, void* context);
 
 /* tenuto::Actions: blocks, values and frees that are published together. _publish leaves an empty
- * list, also when it fails. _delete gives back what was not published; NULL is allowed. */
+ * list, also when it fails. _delete gives back what was not published; NULL is allowed. Call it
+ * before the handle of the pool, or of the store that has the pool, is released by a close. */
 typedef struct tenuto_actions tenuto_actions;
 tenuto_status tenuto_actions_new(tenuto_pool* pool, tenuto_actions** actions);
 tenuto_status tenuto_actions_reserve(tenuto_actions* actions, uint64_t bytes,

@@ -21,10 +21,16 @@ namespace {
 
 constexpr std::uint64_t kSizeMaxLimit = 1ull << 46;  // what 48-bit offsets in logs leave room for
 
-Status check_size_max(const PoolOptions& o, std::string_view path, Report* report) {
-  if (o.size_max <= kSizeMaxLimit) return Status::ok;
-  return fail(Status::invalid_argument, report, "size_max is out of range", std::string(path),
-              "size.." + std::to_string(kSizeMaxLimit), std::to_string(o.size_max));
+// Above the limit, sizes would overflow when they are rounded up.
+Status check_sizes(const PoolOptions& o, std::string_view path, Report* report) {
+  const auto refused = [&](const char* what, const char* least, std::uint64_t found) {
+    return fail(Status::invalid_argument, report, what, std::string(path),
+                least + std::to_string(kSizeMaxLimit), std::to_string(found));
+  };
+  if (o.size_max > kSizeMaxLimit) return refused("size_max is out of range", "size..", o.size_max);
+  if (o.journal.bytes > kSizeMaxLimit)
+    return refused("the journal's bytes are out of range", "0..", o.journal.bytes);
+  return Status::ok;
 }
 
 Status check_journal_place(const std::string& pool, const std::string& journal, Report* report) {
@@ -52,11 +58,15 @@ Status check_options(const PoolOptions& o, std::string_view path, Report* report
     return fail(Status::invalid_argument, report, "the pool size is too small", std::string(path),
                 "at least " + std::to_string(kPoolBytesMin), std::to_string(o.size));
   }
+  if (o.size > kSizeMaxLimit) {
+    return fail(Status::invalid_argument, report, "the pool size is too large", std::string(path),
+                "at most " + std::to_string(kSizeMaxLimit), std::to_string(o.size));
+  }
   if (o.size_max != 0 && o.size_max < o.size) {
     return fail(Status::invalid_argument, report, "size_max is less than size", std::string(path),
                 "at least " + std::to_string(o.size), std::to_string(o.size_max));
   }
-  TENUTO_TRY(check_size_max(o, path, report));
+  TENUTO_TRY(check_sizes(o, path, report));
   if (o.stripes < 1 || o.stripes > kStripesMax) {
     return fail(Status::invalid_argument, report, "stripes is out of range", std::string(path),
                 "1..32", std::to_string(o.stripes));
@@ -154,7 +164,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
                                                  Report* report) {
   TENUTO_TRY(check_paths(options, path, report));
   // Before anything is replayed.
-  TENUTO_TRY(check_size_max(options, path, report));
+  TENUTO_TRY(check_sizes(options, path, report));
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
   f->log_ = options.log;

@@ -300,8 +300,12 @@ Status PoolFile::health(Report* report) const {
 
 Status PoolFile::failed(Status s, Report* report, std::string what, std::string where) const {
   if (report == nullptr) return s;
+  if (s == Status::full) {
+    what += ": there is no room in the pool (PoolOptions::size_max) or on its file system";
+  }
   Report why;
-  const bool told = (s == Status::corrupt || s == Status::io) && health(&why) == s;
+  const bool told = ((s == Status::corrupt || s == Status::io) && health(&why) == s) ||
+                    (s == Status::read_only && writable(&why) == s);
   if (!told) return fail(s, report, std::move(what), std::move(where));
   return fail(s, report, what + ": " + why.what, why.where, why.expected, why.found);
 }

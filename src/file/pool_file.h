@@ -226,8 +226,8 @@ class PoolFile final : public OfProcess {
   Status poisoned() const { return health_.poisoned.load(std::memory_order_relaxed); }
   // ok, or why the pool turned read-only, with a report.
   Status health(Report* report) const;
-  // Reports a call that failed with s. If that is why the pool turned read-only, the report names
-  // what was found and where, instead of `where`.
+  // Reports a call that failed with s, and why: the pool is full, or cannot be written. If s is why
+  // the pool turned read-only, the report names what was found and where, instead of `where`.
   Status failed(Status s, Report* report, std::string what, std::string where) const;
   // Call it after the work and before an operation returns its result. io: a page could not be read
   // or written (pm/bus_error.h), so the operation may have read zeros in its place. Cost: one load.

@@ -144,7 +144,7 @@ uint64_t tenuto_approximate_count(const tenuto_collection* in, const tenuto_slic
 
 tenuto_status tenuto_multi_get(const tenuto_collection* in, const tenuto_slice* keys, size_t count,
                                tenuto_each_fn each, void* context) {
-  if (in == nullptr || each == nullptr || (keys == nullptr && count != 0)) {
+  if (in == nullptr || each == nullptr || !c::sound_array(keys, count)) {
     return TENUTO_INVALID_ARGUMENT;
   }
   std::vector<std::string_view> wanted(count);
@@ -159,7 +159,7 @@ tenuto_status tenuto_multi_get(const tenuto_collection* in, const tenuto_slice* 
 
 tenuto_status tenuto_bulk_load(tenuto_collection* in, const tenuto_record* sorted, size_t count,
                                tenuto_durability durability) {
-  if (in == nullptr || (sorted == nullptr && count != 0) || !c::is_durability(durability)) {
+  if (in == nullptr || !c::sound_array(sorted, count) || !c::is_durability(durability)) {
     return TENUTO_INVALID_ARGUMENT;
   }
   std::vector<BulkRecord> records(count);

@@ -41,8 +41,6 @@ struct tenuto_transaction {
 
 namespace TENUTO_NS::c {
 
-// NULL is sound only for no bytes.
-inline bool sound(const void* data, std::size_t bytes) { return data != nullptr || bytes == 0; }
 inline bool sound(const tenuto_collection* in, const void* key, std::size_t key_bytes) {
   return in != nullptr && sound(key, key_bytes);
 }

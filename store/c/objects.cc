@@ -61,7 +61,7 @@ tenuto_status malloc_many(tenuto_pool* pool, const std::uint64_t* bytes, Word* c
   AllocOptions o;
   if (pool == nullptr || !take(options, o)) return TENUTO_INVALID_ARGUMENT;
   if (count == 0) return TENUTO_OK;
-  if (bytes == nullptr || dests == nullptr) return TENUTO_INVALID_ARGUMENT;
+  if (!sound_array(bytes, count) || !sound_array(dests, count)) return TENUTO_INVALID_ARGUMENT;
   const std::vector<CppWord*> words = words_of<CppWord>(dests, count);
   if (words.empty()) return TENUTO_INVALID_ARGUMENT;
   return give(pool->pool->malloc_to(std::span<const std::uint64_t>(bytes, count),
@@ -72,7 +72,7 @@ template <class CppWord, class Word>
 tenuto_status free_many(tenuto_pool* pool, Word* const* dests, std::size_t count) {
   if (pool == nullptr) return TENUTO_INVALID_ARGUMENT;
   if (count == 0) return TENUTO_OK;
-  if (dests == nullptr) return TENUTO_INVALID_ARGUMENT;
+  if (!sound_array(dests, count)) return TENUTO_INVALID_ARGUMENT;
   const std::vector<CppWord*> words = words_of<CppWord>(dests, count);
   if (words.empty()) return TENUTO_INVALID_ARGUMENT;
   return give(pool->pool->free_from(std::span<CppWord* const>(words)));
@@ -279,12 +279,12 @@ void tenuto_tx_abort(tenuto_tx* tx) {
 tenuto_status tenuto_run(tenuto_pool* pool, tenuto_tx_body body, void* context) {
   if (pool == nullptr || body == nullptr) return TENUTO_INVALID_ARGUMENT;
   tenuto_tx own(*pool->pool);
-  Status s = own.tx.status();
+  const Status s = own.tx.status();
   if (s != Status::ok) return give(s);
-  s = static_cast<Status>(body(&own, context));
-  if (s == Status::ok) return give(own.tx.commit());
+  const tenuto_status done = body(&own, context);
+  if (done == TENUTO_OK) return give(own.tx.commit());
   own.tx.abort();
-  return give(s);
+  return done;
 }
 
 tenuto_status tenuto_grow_root(tenuto_pool* pool, const char* layout, uint64_t bytes,
@@ -292,20 +292,22 @@ tenuto_status tenuto_grow_root(tenuto_pool* pool, const char* layout, uint64_t b
                                char** message) {
   if (pool == nullptr || layout == nullptr || root == nullptr) return c::null_root(message);
   MigrateRoot hook;
+  c::Answer answer;
   if (migrate != nullptr) {
-    hook = [=](const OldRoot& old, void* fresh, Transaction&) -> Status {
+    hook = [=, &answer](const OldRoot& old, void* fresh, Transaction&) -> Status {
       tenuto_tx joined(*pool->pool);
       TENUTO_TRY(joined.tx.status());
       const std::string named(old.layout);
       const tenuto_old_root from{sizeof from, named.c_str(), old.data, old.bytes};
-      TENUTO_TRY(static_cast<Status>(migrate(context, &from, fresh, &joined)));
+      TENUTO_TRY(answer.take(migrate(context, &from, fresh, &joined)));
       return joined.tx.commit();
     };
   }
   Report report;
   const Result<void*> found = pool->pool->grow_root(layout, bytes, hook, &report);
   *root = found.value_or(nullptr);
-  return give(found.error(), report, message);
+  give(found.error(), report, message);
+  return answer.give_back(found.error());
 }
 
 tenuto_status tenuto_actions_new(tenuto_pool* pool, tenuto_actions** actions) {
@@ -323,7 +325,7 @@ tenuto_status tenuto_actions_reserve(tenuto_actions* actions, uint64_t bytes,
 }
 tenuto_status tenuto_actions_set(tenuto_actions* actions, void* dest, const void* value,
                                  size_t bytes) {
-  if (actions == nullptr || dest == nullptr || (value == nullptr && bytes != 0)) {
+  if (actions == nullptr || dest == nullptr || !c::sound(value, bytes)) {
     return TENUTO_INVALID_ARGUMENT;
   }
   actions->actions.set_bytes(dest, value, bytes);

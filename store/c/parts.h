@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -20,6 +21,33 @@ struct tenuto_pool {
 namespace TENUTO_NS::c {
 
 inline tenuto_status give(Status s) { return static_cast<tenuto_status>(s); }
+
+inline bool is_status(tenuto_status s) { return s >= TENUTO_OK && s <= TENUTO_IN_DOUBT; }
+
+// What a function of the program returned. A number that is no status does not fit into Status (256
+// would be ok), but the program gets it back.
+class Answer {
+ public:
+  Status take(tenuto_status s) {
+    given_ = s;
+    return is_status(s) ? static_cast<Status>(s) : Status::aborted;
+  }
+  // For the program, when the call around the function ended with s.
+  tenuto_status give_back(Status s) const { return is_status(given_) ? give(s) : given_; }
+
+ private:
+  tenuto_status given_ = TENUTO_OK;
+};
+
+// Whether there can be such bytes. NULL is sound only for none. No object has more than
+// PTRDIFF_MAX: a length of -1 is that of a call that failed.
+inline bool sound(const void* data, std::size_t bytes) {
+  return (data != nullptr || bytes == 0) && bytes <= PTRDIFF_MAX;
+}
+template <class T>
+bool sound_array(const T* items, std::size_t count) {
+  return count <= PTRDIFF_MAX / sizeof(T) && sound(items, count * sizeof(T));
+}
 
 // A copy that the caller releases by tenuto_free. A zero byte follows the text. Ends the program
 // when memory is refused.

@@ -112,7 +112,7 @@ using c::give;
 extern "C" {
 
 const char* tenuto_status_name(tenuto_status status) {
-  return status_name(static_cast<Status>(status));
+  return c::is_status(status) ? status_name(static_cast<Status>(status)) : "unknown";
 }
 
 void tenuto_free(void* memory) { std::free(memory); }

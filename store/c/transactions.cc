@@ -230,12 +230,14 @@ tenuto_status tenuto_store_run(tenuto_store* store, tenuto_transaction_body body
   TransactionOptions options;
   if (attempts_max != 0) options.attempts_max = attempts_max;
   options.write = c::write_options(durability);
-  return give(store->store.run(
+  c::Answer answer;
+  const Status s = store->store.run(
       [&](StoreTransaction& tx) {
         tenuto_transaction handle{&tx};
-        return static_cast<Status>(body(&handle, context));
+        return answer.take(body(&handle, context));
       },
-      options));
+      options);
+  return answer.give_back(s);
 }
 
 }  // extern "C"

@@ -292,7 +292,7 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
   }
   if (replaced && (*replaced)->held.load(std::memory_order_relaxed) != 0) {
     return fail(Status::busy, report, "a backup reads the collection that would be replaced",
-                where);
+                where_of(to));
   }
   const bool too_early = replaced && TENUTO_PLANT("store_dropped_before_durable");
   if (too_early) (*replaced)->ending().end_now();

@@ -148,9 +148,7 @@ Result<void*> PoolImpl::replace_root(const StoredRoot& old, std::string_view lay
   TENUTO_TRY(tx.status());
   const Result<void*> fresh = tx.alloc(bytes, {.zero = true});
   if (!fresh) {
-    return failed(fresh.error(), fresh.error() == Status::full
-                                     ? "the pool has no room for the larger root object"
-                                     : "the larger root object cannot be made");
+    return failed(fresh.error(), "the larger root object cannot be made");
   }
   if (migrate) {
     struct Guard {

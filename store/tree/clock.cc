@@ -26,7 +26,18 @@ TimeMs steady_ms() {
   return static_cast<TimeMs>(t.tv_sec) * 1000 + static_cast<TimeMs>(t.tv_nsec) / 1'000'000;
 }
 
-std::string hours(TimeMs ms) { return std::to_string(ms / 3'600'000) + " hours"; }
+// In the largest unit that leaves at least two.
+std::string in_words(TimeMs ms) {
+  constexpr std::pair<TimeMs, const char*> kUnits[] = {
+      {86'400'000, " days"}, {3'600'000, " hours"}, {60'000, " minutes"}, {1000, " seconds"}};
+  for (const auto& [unit, name] : kUnits) {
+    if (ms >= 2 * unit) return std::to_string(ms / unit) + name;
+  }
+  return std::to_string(ms) + " ms";
+}
+
+// A clock that is set back by less is not worth a message.
+constexpr TimeMs kBehindMs = 60'000;
 
 }  // namespace
 
@@ -40,9 +51,20 @@ TimeMs ExpiryClock::now() {
   const TimeMs clock = source_();
   if (TENUTO_PLANT("store_clock_goes_back")) return clock;
   const TimeMs last = last_.load(std::memory_order_relaxed);
-  if (clock <= last) return last;
+  if (clock <= last) {
+    if (last - clock >= kBehindMs) say_behind(last, clock);
+    return last;
+  }
   if (clock > near_.load(std::memory_order_acquire)) look_closer(clock);
   return raise(clock);
+}
+
+// Once for each time that stands still.
+void ExpiryClock::say_behind(TimeMs last, TimeMs clock) {
+  if (stands_at_.load(std::memory_order_relaxed) == last) return;
+  if (stands_at_.exchange(last, std::memory_order_relaxed) == last) return;
+  log_("the clock is behind the last time this store knew, by " + in_words(last - clock) +
+       ": records with lifetimes stand still until it has caught up");
 }
 
 TimeMs ExpiryClock::raise(TimeMs to) {
@@ -82,10 +104,7 @@ void ExpiryClock::begin(TimeMs clock) {
   sure_ = std::max(clock, known_.floor);
   sure_steady_ = steady_ms();
   raise(known_.floor);
-  if (clock < known_.floor) {
-    log_("the clock is behind the last time this store knew, by " + hours(known_.floor - clock) +
-         ": records with lifetimes stand still until it has caught up");
-  }
+  if (clock < known_.floor) say_behind(known_.floor, clock);
   if (known_.floor == 0 || limits_.jump_ms_max == 0) return;
   const bool stood = known_.seen != 0 && clock >= known_.seen + limits_.confirm_ms;
   if (stood) known_.floor = std::max(known_.floor, known_.seen);
@@ -100,9 +119,9 @@ void ExpiryClock::doubt(TimeMs clock, TimeMs from) {
   // A time that an earlier open doubted is kept, unless it is in the future: it has stood since
   // then.
   if (known_.seen <= from || known_.seen > clock) known_.seen = clock;
-  log_("the clock is ahead of the last time this store knew, by " + hours(clock - from) +
+  log_("the clock is ahead of the last time this store knew, by " + in_words(clock - from) +
        ": what has expired since is hidden, and not reclaimed before the clock has stood for " +
-       std::to_string(limits_.confirm_ms / 1000) + " seconds. If it is wrong, set it right and " +
+       in_words(limits_.confirm_ms) + ". If it is wrong, set it right and " +
        "open the store again");
 }
 

@@ -16,9 +16,10 @@
 // the same.
 //
 // So one wrong leap hides records while the store is open, and destroys none: the next open begins
-// at the floor again. From one open to the next, time does not go back behind the floor. A clean
-// close raises the floor to `confirmed`. A running reclaimer does so about once a second. A backup
-// and a rescue copy floor and doubt.
+// at the floor again. Two in a row do: an open cannot tell whether time has passed since the last
+// one, or the clock is wrong once more. From one open to the next, time does not go back behind the
+// floor. A clean close raises the floor to `confirmed`. A running reclaimer does so about once a
+// second. A backup and a rescue copy floor and doubt.
 #pragma once
 
 #include <atomic>
@@ -69,6 +70,7 @@ class ExpiryClock {
   static constexpr TimeMs kLongest = TimeMs{1} << 48;  // so that sums do not overflow
 
   void look_closer(TimeMs clock);
+  void say_behind(TimeMs last, TimeMs clock);
   void begin(TimeMs clock);
   void doubt(TimeMs clock, TimeMs from);
   TimeMs raise(TimeMs to);
@@ -80,7 +82,8 @@ class ExpiryClock {
   const Log log_;
 
   std::atomic<TimeMs> last_{0};
-  std::atomic<TimeMs> near_{0};  // times up to here are no leap; 0: no call has asked yet
+  std::atomic<TimeMs> stands_at_{0};  // where a clock that is behind was logged last
+  std::atomic<TimeMs> near_{0};       // times up to here are no leap; 0: no call has asked yet
 
   std::mutex mu_;
   // Guarded by mu_.

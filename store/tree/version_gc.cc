@@ -102,7 +102,10 @@ void VersionStore::expire_aged() {
 
 // --- snapshots -----------------------------------------------------------------------------------
 
+// In a child of a fork the lock may be held by a thread that is not there, and what was linked
+// would never be unlinked (~SnapshotCore).
 Result<std::shared_ptr<SnapshotCore>> VersionStore::take() {
+  if (forked()) return Status::forked;
   auto s = std::make_shared<SnapshotCore>();
   const TimeMs time = clock_ == nullptr ? 0 : clock_->now();
   {
@@ -139,6 +142,7 @@ void VersionStore::expire_if_old(const SnapshotCore& s) {
 }
 
 void VersionStore::expire_old() {
+  if (forked()) return;
   {
     const std::lock_guard lock(mu_);
     expire_aged();

@@ -376,9 +376,12 @@ class RecordsPlanted : public testing::TestWithParam<const char*> {};
 
 TEST_P(RecordsPlanted, is_found) {
   std::string found;
-  // An idle machine shows it with every second seed, a busy one with fewer.
+  // An idle machine shows it with every second seed, a busy one with fewer. The keys fit in one
+  // leaf. It is in shared pages, where that is the mistake, if the store is made in a pool that has
+  // its journal.
   for (std::uint64_t seed = 1; seed <= 100 && found.empty(); ++seed) {
     plant(GetParam());
+    plant("store_pool_named_before_its_store");
     found = explore(seed, 40, Records::apart);
     unplant_all();
   }

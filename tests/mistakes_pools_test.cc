@@ -15,6 +15,7 @@
 
 #include "pm/closed_pools.h"
 #include "support/pool_parts.h"
+#include "support/seed.h"
 #include "tenuto/mistakes.h"
 #include "tenuto/p.h"
 #include "tenuto/pool.h"
@@ -169,6 +170,7 @@ TEST_P(ClosedPoolsDeathTest, a_handler_that_jumps_goes_on_and_other_faults_are_i
 }
 
 TEST_P(ClosedPoolsDeathTest, an_open_that_needs_the_addresses_gets_them) {
+  if (test::kSanitized) GTEST_SKIP() << "the sanitizer needs addresses, too";
   EXPECT_EXIT(
       {
         Node* const node = closed_node();

@@ -290,7 +290,9 @@ function(tenuto_test name)
     endif()
   endif()
   # Cases are listed when ctest starts: a program that dies while listing must not stop the build.
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${properties})
+  # The usual 5 seconds are too few on a machine that stands still for a moment; ctest would end.
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+                       PROPERTIES ${properties})
 endfunction()
 
 # A fuzz target fuzz_NAME of fuzz/fuzz_NAME.cc, and its corpus fuzz/corpus/NAME as the ctest entry

@@ -271,16 +271,21 @@ TEST_F(ToolCli, help_shows_examples_and_version_is_one_line) {
 }
 
 TEST_F(ToolCli, crash_kill_kills_and_finds_nothing) {
-  const Outcome o = run({"crash", "kill", "--kills", "6", "--threads", "2", "--seed", "3", "--mix",
-                         "hot,fill", "--findings", path(""), "--json", "-", "-q"});
-  EXPECT_EQ(o.code, 0) << o.err;
-  EXPECT_EQ(o.err, "");
-  const json r = json::parse(o.out, nullptr, false);
-  EXPECT_EQ(r["kills"], 6);
-  EXPECT_EQ(r["engines"], "kv,batch,objects,heap");
-  EXPECT_GT(r["key_operations"], 0);
-  EXPECT_GT(r["steps"], 0);
-  EXPECT_TRUE(r["findings"].empty());
+  // The process has milliseconds to live. On a busy machine that is too short for most of them.
+  bool worked = false;
+  for (int kills = 6; !worked && kills <= 400; kills *= 4) {
+    const Outcome o =
+        run({"crash", "kill", "--kills", std::to_string(kills), "--threads", "2", "--seed", "3",
+             "--mix", "hot,fill", "--findings", path(""), "--json", "-", "-q"});
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(o.err, "");
+    const json r = json::parse(o.out, nullptr, false);
+    EXPECT_EQ(r["kills"], kills);
+    EXPECT_EQ(r["engines"], "kv,batch,objects,heap");
+    EXPECT_TRUE(r["findings"].empty());
+    worked = r["key_operations"] > 0 && r["steps"] > 0;
+  }
+  EXPECT_TRUE(worked);
 }
 
 TEST_F(ToolCli, crash_wants_a_command_and_its_lists_must_be_known) {

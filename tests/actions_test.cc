@@ -54,6 +54,21 @@ class ActionsTest : public ::testing::Test {
   Root* root_ = nullptr;
 };
 
+TEST_F(ActionsTest, a_pointer_out_of_the_pool_is_refused) {
+  Node in_dram{};
+  for (const bool field : {true, false}) {
+    Actions actions(*pool_);
+    ASSERT_TRUE(actions.make<Node>());
+    actions.set(root_->number, 5u);
+    field ? actions.set(root_->two, &in_dram) : actions.set(root_->one, &in_dram);
+    EXPECT_EQ(actions.publish(), Status::invalid_argument);
+    EXPECT_EQ(root_->number, 0u);
+    EXPECT_EQ(root_->one.get(), nullptr);
+    EXPECT_EQ(root_->two, nullptr);
+    EXPECT_EQ(objects(), 0u);
+  }
+}
+
 TEST_F(ActionsTest, are_published_together) {
   Actions actions(*pool_);
   Node* const a = actions.make<Node>(Node{1, 2, nullptr}).value();

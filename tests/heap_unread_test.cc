@@ -2,8 +2,11 @@
 // of a pool in which nothing did.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -252,6 +255,82 @@ TEST_F(HeapUnreadTest, a_pool_opened_to_read_reads_it_for_its_figures) {
   EXPECT_GE(s.stats().pool.allocated_bytes, with);  // and the image, which stays
   EXPECT_LE(s.stats().pool.allocated_bytes, with + (64u << 10));
   expect_valid(s);
+}
+
+struct Objects {
+  Ptr<char> each[3000];
+};
+
+// Objects have no second structure that names them, so nothing but the heap can tell.
+class HeapUnreadObjects : public KvFixture {
+ protected:
+  // Returns the place of a slab that is full of them.
+  std::size_t closed_objects() {
+    Result<Pool> pool = Pool::create(path_.str(), options_.pool);
+    auto* const all = *pool->root<Objects>("objects");
+    for (Ptr<char>& one : all->each) EXPECT_EQ(pool->malloc_to(48, one), Status::ok);
+    const PoolOffset middle = pool->offset_of(all->each[1500].get());
+    EXPECT_EQ(pool->close(), Status::ok);
+    return middle.value / heap::kSlabBytes * heap::kSlabBytes;
+  }
+  // The next opens all tell it, and none takes a block for free.
+  void expect_told(Bytes b, std::size_t at, unsigned bit) {
+    SCOPED_TRACE("byte " + std::to_string(at) + ", bit " + std::to_string(bit));
+    b[at] ^= static_cast<unsigned char>(1u << bit);
+    write_image(path_.str(), b);
+    for (int life = 0; life < 3; ++life) {
+      Report r;
+      Result<Pool> pool = Pool::open(path_.str(), options_.pool, &r);
+      ASSERT_TRUE(pool) << r.text();
+      EXPECT_EQ(pool->reserve(48).error(), Status::corrupt);
+      EXPECT_EQ(pool->validate(&r), Status::corrupt);
+      EXPECT_NE(r.text().find("slab"), std::string::npos) << r.text();
+      EXPECT_EQ(pool->find_garbage({.free = true}).error(), Status::corrupt);
+      EXPECT_EQ(pool->close(), Status::corrupt);
+    }
+  }
+};
+
+TEST_F(HeapUnreadObjects, behind_a_damaged_header_are_not_lost_in_silence) {
+  const std::size_t slab = closed_objects();
+  const Bytes b = read_image(path_.str());
+  constexpr std::size_t kSaid = offsetof(heap::SlabHeader, shape) + sizeof(heap::ShapeWord);
+  for (std::size_t i = 0; i < kSaid; i += 3) expect_told(b, slab + i, i % 8);
+  Bytes zeroed = b;
+  std::fill_n(&zeroed[slab], kLineBytes, static_cast<unsigned char>(0));
+  expect_told(zeroed, slab + kLineBytes - 1, 0);
+}
+
+TEST_F(HeapUnreadObjects, with_damaged_bits_are_told_by_every_open) {
+  const std::size_t slab = closed_objects();
+  const Bytes b = read_image(path_.str());
+  for (std::size_t i = 0; i < 24; i += 5) expect_told(b, slab + kLineBytes + i, i % 8);
+}
+
+// What has no damage stays as it was: a store in the pool, frames of logs and of lanes.
+TEST_F(HeapUnreadObjects, need_no_owner_but_their_own) {
+  for (int life = 0; life < 3; ++life) {
+    Store s = opened();
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 80; ++t) {
+      threads.emplace_back([&s, t] { EXPECT_EQ(s.put(key_of(t), "value"), Status::ok); });
+    }
+    for (std::thread& t : threads) t.join();
+    auto* const all = *s.pool().root<Objects>("objects");
+    EXPECT_EQ(s.pool().run([&](Transaction& tx) {
+      TENUTO_TRY(tx.add(*all));
+      for (Ptr<char>& one : all->each) {
+        Result<void*> block = tx.alloc(100);
+        if (!block) return block.error();
+        if (one) TENUTO_TRY(tx.free(one.get()));
+        one = static_cast<char*>(*block);
+      }
+      return Status::ok;
+    }),
+              Status::ok);
+    expect_valid(s);
+    ASSERT_EQ(s.close(), Status::ok);
+  }
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 
 #include <cstring>
 #include <fstream>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,6 +85,51 @@ TEST(PoolTest, a_callback_cannot_close_the_pool_that_calls_it) {
   }
   EXPECT_EQ((*root)->balance[0], 1u);
   EXPECT_EQ(pool->close(), Status::ok);
+}
+
+TEST(PoolTest, a_pool_that_failed_is_not_closed_under_a_transaction) {
+  TempPath path("pool-failed");
+  PoolOptions options = small();
+  options.canaries = true;
+  auto pool = Pool::create(path.str(), options);
+  ASSERT_TRUE(pool);
+  auto root = pool->root<Account>("account v1");
+  ASSERT_TRUE(root);
+  ASSERT_EQ(pool->malloc_to((*root)->next), Status::ok);
+  Account* const block = (*root)->next.get();
+  std::memset(static_cast<void*>(block), 1, pool->usable_size(block) + 1);
+  {
+    Transaction tx(*pool);
+    ASSERT_EQ(tx.add((*root)->balance), Status::ok);
+    (*root)->balance[0] = 1;
+    EXPECT_EQ(pool->free_from((*root)->next), Status::corrupt);
+    EXPECT_EQ(pool->close(), Status::busy);
+    EXPECT_EQ(tx.commit(), Status::corrupt);
+    EXPECT_EQ((*root)->balance[0], 0u);
+  }
+  EXPECT_EQ(pool->close(), Status::corrupt);
+}
+
+TEST(PoolTest, a_guard_outlives_its_pool) {
+  TempPath path("pool-guard");
+  std::mutex m;
+  std::optional<Pool> pool(Pool::create(path.str(), small()).value());
+  Account& root = **pool->root<Account>("account v1");
+  {
+    Transaction tx(*pool);
+    Transaction inner(*pool);
+    ASSERT_EQ(tx.lock(m), Status::ok);
+    ASSERT_EQ(tx.add(root.balance), Status::ok);
+    root.balance[0] = 1;
+    pool.reset();
+    EXPECT_EQ(inner.status(), Status::closed);
+    EXPECT_EQ(inner.commit(), Status::closed);
+    EXPECT_EQ(tx.commit(), Status::closed);
+    EXPECT_TRUE(m.try_lock());
+    m.unlock();
+  }
+  pool.emplace(Pool::open(path.str(), small()).value());
+  EXPECT_EQ((*pool->root<Account>("account v1"))->balance[0], 0u);
 }
 
 TEST(PoolTest, an_aborted_transaction_leaves_nothing) {

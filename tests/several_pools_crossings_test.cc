@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "pm/plant.h"
@@ -215,6 +217,46 @@ TEST_F(SeveralPoolsCrossings, a_close_waits_for_the_common_end) {
   expect_both(3);
   EXPECT_EQ(pool_[1]->close(), Status::ok);
   EXPECT_EQ(pool_[0]->close(), Status::ok);
+}
+
+TEST_F(SeveralPoolsCrossings, a_lock_is_of_all_pools_until_the_common_end) {
+  std::mutex m;
+  const auto held = [&m] {
+    bool locked = false;
+    std::thread([&] {
+      locked = !m.try_lock();
+      if (!locked) m.unlock();
+    }).join();
+    return locked;
+  };
+  for (const bool commits : {true, false}) {
+    std::string calls;
+    {
+      Transaction first(*pool_[0]);
+      Transaction part(*pool_[1], first);
+      ASSERT_EQ(first.lock(m), Status::ok);
+      ASSERT_EQ(part.lock(m), Status::ok) << "this thread has it";
+      const auto note = [&](const char* what) {
+        calls += what;
+        if (!held()) calls += " unlocked";
+      };
+      ASSERT_EQ(first.on_end([&](bool) { note("1"); }), Status::ok);
+      ASSERT_EQ(part.on_end([&](bool) {
+        note("2");
+        root_[1]->n = commits ? 1 : 2;  // an ordinary variable, as in one pool
+      }),
+                Status::ok);
+      if (commits) {
+        EXPECT_EQ(part.commit(), Status::ok);
+        EXPECT_EQ(first.commit(), Status::ok);
+      } else {
+        first.abort();
+      }
+    }
+    EXPECT_EQ(calls, "12");
+    EXPECT_EQ(root_[1]->n, commits ? 1u : 2u);
+    EXPECT_FALSE(held());
+  }
 }
 
 // On medium journal, where a kill loses what was not synced. Bit i of `changed`: pool i.

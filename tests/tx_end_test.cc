@@ -65,6 +65,22 @@ TEST_F(TxEnd, a_callback_that_throws_leaves_the_transaction_ended_and_no_lock) {
   EXPECT_EQ(p_.close(), Status::ok);
 }
 
+TEST_F(TxEnd, a_guard_whose_callback_threw_takes_nothing_more) {
+  for (const bool commits : {true, false}) {
+    Transaction tx(p_.engine->mine());
+    const auto fail = [](bool) { throw std::runtime_error("of a callback"); };
+    ASSERT_EQ(tx.on_end(fail), Status::ok);
+    EXPECT_THROW(commits ? static_cast<void>(tx.commit()) : tx.abort(), std::runtime_error);
+    const Status ended = commits ? Status::closed : Status::aborted;
+    EXPECT_EQ(tx.status(), ended);
+    EXPECT_EQ(tx.add(w().word[1]), ended);
+    EXPECT_EQ(tx.alloc(64).error(), ended);
+    EXPECT_EQ(tx.savepoint().error(), ended);
+    EXPECT_EQ(tx.commit(), ended);
+  }
+  EXPECT_EQ(p_.close(), Status::ok);
+}
+
 TEST_F(TxEnd, an_abort_leaves_alone_what_it_shall_keep) {
   p_.make_root<Words>(1);
   Words& one = p_.get_root<Words>(0);

@@ -1,6 +1,7 @@
 // Savepoints, attempts and callbacks of the end. tx_crash.cc crashes transactions that go back,
 // and tx_random_test.cc compares random ones with a shadow copy.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -202,6 +203,57 @@ TEST_F(TxSavepointsTest, an_attempt_that_fails_leaves_the_transaction) {
   ASSERT_EQ(tx.commit(), Status::ok);
   EXPECT_EQ(calls, "afE");
   EXPECT_EQ(node_[1].plain, 4u);
+}
+
+// Each would else keep a copy of all fields that wait: 6 GB.
+TEST_F(TxSavepointsTest, many_attempts_need_little_memory) {
+  parts_.make_root<Node>(1, 20'000);
+  Node* const many = &parts_.get_root<Node>(1);
+  const auto resident = [] {
+    rusage use{};
+    getrusage(RUSAGE_SELF, &use);
+    return use.ru_maxrss;  // KiB
+  };
+  const long before = resident();
+  Transaction tx = begin();
+  Result<Transaction::Savepoint> half = Status::closed;
+  for (std::size_t i = 0; i < 20'000; ++i) {
+    if (i == 10'000) half = tx.savepoint();
+    ASSERT_EQ(tx.attempt([&] {
+      many[i].value = i;
+      node_[i % 2].value += 1;  // copied for each point
+      return Status::ok;
+    }),
+              Status::ok);
+  }
+  EXPECT_EQ(node_[1].value, 10'000u);
+  ASSERT_TRUE(half);
+  ASSERT_EQ(tx.rollback_to(*half), Status::ok);
+  EXPECT_EQ(node_[1].value, 5'000u);
+  EXPECT_EQ(many[10'000].value, 0u);
+  ASSERT_EQ(tx.commit(), Status::ok);
+  EXPECT_EQ(node_[0].value, 5'000u);
+  EXPECT_EQ(many[9'999].value, 9'999u);
+  EXPECT_LT(resident() - before, 200'000);
+}
+
+TEST_F(TxSavepointsTest, a_callback_of_the_way_back_begins_no_transaction) {
+  Transaction tx = begin();
+  Status begun = Status::ok;
+  const auto point = tx.savepoint();
+  ASSERT_EQ(tx.on_abort([&] { begun = begin().status(); }), Status::ok);
+  ASSERT_EQ(tx.rollback_to(*point), Status::ok);
+  EXPECT_EQ(begun, Status::invalid_argument);
+  EXPECT_EQ(begin().status(), Status::ok) << "only a callback may not";
+  EXPECT_EQ(tx.status(), Status::aborted) << "that one was not committed";
+}
+
+TEST_F(TxSavepointsTest, a_callback_of_the_way_back_may_abort) {
+  Transaction tx = begin();
+  const auto point = tx.savepoint();
+  ASSERT_EQ(tx.on_abort([&] { tx.abort(); }), Status::ok);
+  EXPECT_EQ(tx.rollback_to(*point), Status::aborted);
+  EXPECT_EQ(begin().status(), Status::ok);
 }
 
 // The pool is too small for the log of so many lines.

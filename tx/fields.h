@@ -15,6 +15,7 @@ namespace TENUTO_NS::tx {
 class WaitingFields {
  public:
   bool empty() const { return fields_.empty(); }
+  std::size_t size() const { return fields_.size(); }
 
   // After this, the next put() of so many bytes needs no memory.
   void make_room(std::size_t bytes) {

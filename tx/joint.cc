@@ -88,6 +88,11 @@ bool Joint::has_pool(std::uint64_t pool_id) const {
                      [&](const Txn* p) { return p->file_.superblock().pool_id == pool_id; });
 }
 
+bool Joint::holds(const void* mutex) const {
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [&](const Txn* p) { return p->holds_lock(mutex); });
+}
+
 void Joint::make_room() {
   parts_.reserve(parts_.size() + 1);
   changed_.reserve(parts_.size() + 1);
@@ -308,8 +313,8 @@ void Joint::roll_back() {
   }
 }
 
-// Each part's callbacks, then its locks. No callback may begin a transaction on any of the pools.
-// An exception passes through; the parts behind it end without callbacks.
+// The callbacks of all parts, then the locks of all. No callback may begin a transaction on any of
+// the pools. An exception passes through; the parts behind it end without callbacks.
 void Joint::end(bool committed) {
   ending_ = true;
   if (!committed) leader_.forget_also();
@@ -328,15 +333,19 @@ void Joint::end(bool committed) {
     void end_next(bool call_back) {
       Txn* const p = parts[next++];
       if (p == nullptr) return;
+      p->end_state(committed);
       if (!call_back) p->on_commit_.clear(), p->on_abort_.clear();
-      p->end(committed);
+      if (!p->on_commit_.empty() || !p->on_abort_.empty()) p->call_back(committed);
       p->in_callbacks_ = true;
     }
     ~Ends() {
       if (std::uncaught_exceptions() != before) leader.forget_also();
       while (next < parts.size()) end_next(false);
       for (Txn* p : parts) {
-        if (p != nullptr) p->in_callbacks_ = false, p->joint_ = nullptr;
+        if (p == nullptr) continue;
+        p->in_callbacks_ = false;
+        p->joint_ = nullptr;
+        p->end_locks();
       }
     }
   } ends{parts_, leader_, committed};

@@ -21,6 +21,8 @@ class Joint {
 
   Txn& leader() const { return leader_; }
   bool has_pool(std::uint64_t pool_id) const;
+  // Whether one of the parts holds the lock.
+  bool holds(const void* mutex) const;
   // Gets the memory that another part needs, so that add() cannot fail. It throws std::bad_alloc.
   void make_room();
   void add(Txn& part);

@@ -13,6 +13,12 @@
 
 namespace TENUTO_NS::tx {
 
+namespace {
+// A savepoint copies the fields that wait. More are stored first, so that many savepoints in one
+// transaction need no more memory for each.
+constexpr std::size_t kFieldsCopied = 256;
+}  // namespace
+
 const Mark* Savepoints::find(std::uint64_t id) const {
   const auto at =
       std::find_if(marks_.begin(), marks_.end(), [id](const Mark& m) { return m.id == id; });
@@ -44,6 +50,16 @@ void Savepoints::save(const std::byte* base, Range r) {
   }
 }
 
+// Copies are kept for older savepoints. A range may then be copied once more: the older copy is the
+// last one that is stored back.
+void Savepoints::release(std::uint64_t id) {
+  const auto at =
+      std::find_if(marks_.begin(), marks_.end(), [id](const Mark& m) { return m.id == id; });
+  if (at == marks_.end()) return;
+  if (marks_.size() == 1) return clear();
+  marks_.erase(at);
+}
+
 // Gives large memory back, and needs none: it belongs to the end of a transaction.
 void Savepoints::clear() {
   if (!any()) return;
@@ -65,6 +81,7 @@ void Txn::keep_on_abort(const void* p, std::size_t bytes) {
 Result<std::uint64_t> Txn::savepoint() {
   const pm::MetadataOpen rights;
   if (const Status s = status(); s != Status::ok) return s;
+  if (fields_.size() > kFieldsCopied) TENUTO_TRY(ready());
   Mark mark;
   mark.log = log_.size();
   mark.new_blocks = new_blocks_.size();
@@ -109,8 +126,17 @@ Status Txn::rollback_to(std::uint64_t savepoint) {
             undone.begin());
   on_abort_.resize(mark->on_abort);
   on_commit_.resize(mark->on_commit);
+  if (undone.empty()) return Status::ok;
+  struct Called {
+    bool& in_callbacks;
+    ~Called() { in_callbacks = false; }
+  } called{in_callbacks_};
+  in_callbacks_ = true;
   for (const auto& f : undone) f();
   return Status::ok;
 }
+
+// What was done since then is done, or is undone with an older savepoint.
+void Txn::release_savepoint(std::uint64_t savepoint) { savepoints_.release(savepoint); }
 
 }  // namespace TENUTO_NS::tx

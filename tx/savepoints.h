@@ -50,6 +50,8 @@ class Savepoints {
     marks_.resize(static_cast<std::size_t>(&mark - marks_.data()) + 1);
   }
   void clear();
+  // Nobody goes back to this one any more.
+  void release(std::uint64_t id);
 
   // Notes that new block i was cancelled. make_room_to_cancel() gets the memory for one.
   void make_room_to_cancel() {

@@ -31,11 +31,19 @@ void Transaction::leave() {
   if (*at == this) *at = outer_;
 }
 
+void Transaction::lose(const tx::Txn& txn) noexcept {
+  for (Transaction* t = innermost_; t != nullptr; t = t->outer_) {
+    if (t->txn_ != &txn) continue;
+    t->begin_status_ = t->open() != nullptr ? Status::closed : Status::aborted;
+    t->txn_ = nullptr;
+  }
+}
+
 // False: no transaction of this thread is on the pool. A transaction that ended takes nothing.
 bool Transaction::take_field(void* at, const void* value, std::size_t bytes, const void* target) {
   for (Transaction* t = this; t != nullptr; t = t->outer_) {
     tx::Txn* const txn = t->open();
-    if (txn != nullptr && txn->active() && txn->holds(at)) {
+    if (txn != nullptr && txn->takes_fields() && txn->holds(at)) {
       txn->store_field(at, value, bytes, target);
       return true;
     }
@@ -46,7 +54,8 @@ bool Transaction::take_field(void* at, const void* value, std::size_t bytes, con
 bool Transaction::find_field(const void* at, void* value, std::size_t bytes) const {
   for (const Transaction* t = this; t != nullptr; t = t->outer_) {
     const tx::Txn* const txn = t->open();
-    if (txn != nullptr && txn->active() && txn->holds(at)) return txn->load_field(at, value, bytes);
+    if (txn != nullptr && txn->takes_fields() && txn->holds(at))
+      return txn->load_field(at, value, bytes);
   }
   return false;
 }
@@ -138,7 +147,13 @@ Result<Transaction::Savepoint> Transaction::savepoint() {
 
 Status Transaction::rollback_to(Savepoint point) {
   tx::Txn* const txn = open();
-  return txn == nullptr ? why_not() : txn->rollback_to(point.number);
+  if (txn == nullptr) return why_not();
+  TENUTO_TRY(txn->rollback_to(point.number));
+  return status();  // a callback may have aborted
+}
+
+void Transaction::forget(Savepoint point) noexcept {
+  if (tx::Txn* const txn = open()) txn->release_savepoint(point.number);
 }
 
 void Transaction::undo(Savepoint point) noexcept {
@@ -154,18 +169,19 @@ Status Transaction::commit(Durability durability) {
   if (open() == nullptr) return why_not();
   leave();
   tx::Txn& txn = *std::exchange(txn_, nullptr);
+  begin_status_ = Status::closed;  // also if a callback throws
   Status s = txn.commit();
   // An inner transaction becomes durable with the outermost one.
   if (s == Status::ok && !txn.active()) s = txn.acknowledge(durability);
-  begin_status_ = s == Status::ok ? Status::closed : s;
+  if (s != Status::ok) begin_status_ = s;
   return s;
 }
 
 void Transaction::abort() {
   if (open() == nullptr) return;
   leave();
+  begin_status_ = Status::aborted;  // also if a callback throws
   std::exchange(txn_, nullptr)->abort();
-  begin_status_ = Status::aborted;
 }
 
 }  // namespace TENUTO_NS

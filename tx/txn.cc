@@ -51,6 +51,7 @@
 #include "pm/plant.h"
 #include "pm/trace.h"
 #include "tenuto/persist.h"
+#include "tenuto/tx.h"
 #include "tx/engine.h"
 
 namespace TENUTO_NS::tx {
@@ -73,17 +74,20 @@ Txn::Txn(Engine& engine, pm::PoolFile& file, heap::Heap& heap, const pm::Lane& l
 }
 
 Txn::~Txn() {
-  if (joint_ != nullptr && !file_.forked()) joint_->lose(*this);
+  Transaction::lose(*this);
+  if (file_.forked()) return;
+  if (joint_ != nullptr) joint_->lose(*this);
+  end_locks();
 }
 
 Status Txn::begin() {
   if (file_.forked()) return Status::forked;
+  if (in_callbacks_) return Status::invalid_argument;
   if (depth_ > 0) {
     TENUTO_TRY(status());
     depth_ += 1;
     return Status::ok;
   }
-  if (in_callbacks_) return Status::invalid_argument;
   TENUTO_TRY(broken_);
   TENUTO_TRY(file_.writable());
   if (committed_ + 1 >= pm::kLogSequenceMax) return Status::full;

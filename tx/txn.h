@@ -69,6 +69,8 @@ class Txn {
       return Status::forked;
     return aborted_ ? Status::aborted : field_error_;
   }
+  // A field is assigned by it.
+  bool takes_fields() const { return depth_ > 0; }
   // Also between its end and that of the last pool of a transaction over several.
   bool active() const { return depth_ > 0 || joint_ != nullptr; }
   // Also while its callbacks run: the pool must stay.
@@ -121,6 +123,7 @@ class Txn {
   // Savepoints, by their numbers.
   Result<std::uint64_t> savepoint();
   Status rollback_to(std::uint64_t savepoint);
+  void release_savepoint(std::uint64_t savepoint);
 
   // Each ends one begin(). abort rolls back at once, and outer levels then get Status::aborted.
   Status commit();
@@ -184,6 +187,7 @@ class Txn {
   void call_back(bool committed);
   template <class Mutex>
   Status hold(Mutex& m);
+  bool holds_lock(const void* mutex) const;
   void end_locks();
   void let_go();
 

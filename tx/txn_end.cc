@@ -1,5 +1,6 @@
 // The end of a transaction, after its protocol (txn.cc): callbacks, locks, and what is kept for the
 // next one. Also the end that a transaction has when its thread ends, and in a child of a fork.
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <new>
@@ -31,14 +32,17 @@ void Txn::end_locks() {
   locks_.clear();
 }
 
+bool Txn::holds_lock(const void* mutex) const {
+  return std::any_of(locks_.begin(), locks_.end(),
+                     [mutex](const HeldLock& l) { return l.mutex == mutex; });
+}
+
 // A mutex knows its owner by the number of a thread, which is another one in a child. A lock for
 // readers and writers looks at it, so it is made anew there.
 template <class Mutex>
 Status Txn::hold(Mutex& m) {
   TENUTO_TRY(status());
-  for (const HeldLock& l : locks_) {
-    if (l.mutex == &m) return Status::ok;
-  }
+  if (joint_ != nullptr ? joint_->holds(&m) : holds_lock(&m)) return Status::ok;
   if (locks_.size() == locks_.capacity()) locks_.reserve(2 * locks_.size() + 1);
   m.lock();
   locks_.push_back({&m, [](void* mutex, bool forked) {
@@ -150,6 +154,14 @@ void Txn::end(bool committed) {
   if (on_commit_.empty() && on_abort_.empty()) [[likely]] {
     end_locks();
   } else {
+    struct Unlocks {
+      Txn& txn;
+      ~Unlocks() {
+        const bool thrown = std::uncaught_exceptions() != before;
+        if (!thrown || !TENUTO_PLANT("tx_throwing_callback_keeps_locks")) txn.end_locks();
+      }
+      const int before = std::uncaught_exceptions();
+    } unlocks{*this};
     call_back(committed);
   }
 }
@@ -171,14 +183,10 @@ void Txn::call_back(bool committed) {
   struct Ended {
     Txn& txn;
     ~Ended() {
-      if (std::uncaught_exceptions() != before && TENUTO_PLANT("tx_throwing_callback_keeps_locks"))
-        return;
       txn.in_callbacks_ = false;
       txn.on_commit_.clear();
       txn.on_abort_.clear();
-      txn.end_locks();
     }
-    const int before = std::uncaught_exceptions();
   } ended{*this};
   in_callbacks_ = true;
   const pm::MetadataClosed closed;

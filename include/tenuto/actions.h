@@ -78,9 +78,9 @@ class TENUTO_API Actions {
 
   // Does all of it, in a transaction; with an open one of this thread on the pool, in that, which
   // is rolled back if this fails. Then the list is empty. ok | full, invalid_argument (a place
-  // outside the pool, or no object to free) | others as Transaction::commit: nothing was done, and
-  // all blocks are free again. Durable on return. Cost: three fences, and the lines of a
-  // transaction with the same contents.
+  // outside the pool, a pointer out of it, or no object to free) | others as Transaction::commit:
+  // nothing was done, and all blocks are free again. Durable on return. Cost: three fences, and the
+  // lines of a transaction with the same contents.
   Status publish();
   // Gives the reserved blocks back and forgets the rest. If this is the thread's first call on the
   // pool, and memory is refused to it, the blocks stay reserved until the pool is opened again.
@@ -93,9 +93,11 @@ class TENUTO_API Actions {
     std::size_t bytes;
   };
   void set_pointer(void* dest, const void* target) {
+    if (target != nullptr && !pool_.contains(target)) return refuse(target);
     const PtrWord word{PtrWord::encode(dest, target)};
     set_bytes(dest, &word, sizeof word);
   }
+  void refuse(const void* target);
   Status publish_in(Transaction& tx);
 
   Pool& pool_;

@@ -24,8 +24,8 @@
 //   return from.commit();         // both pools
 //
 // A part uses its own pool alone: its add, alloc, savepoints and callbacks. Only ready() of any of
-// them is for all. An abort of any of them rolls all back, and so does a part whose level was not
-// committed when the first one commits.
+// them, and a lock, is for all. An abort of any of them rolls all back, and so does a part whose
+// level was not committed when the first one commits.
 //
 // If a commit changed at least two pools, the one with the smallest id decides for the others
 // (tx/README.md). After a crash a part that was prepared asks it. So that pool must be open in the
@@ -163,11 +163,13 @@ class TENUTO_API Transaction {
   // depth of nesting: it stores old bytes back, gives back blocks that were allocated, keeps those
   // that were freed, and forgets callbacks (those of on_abort and on_end run first). Locks stay.
   // The point stays, too; younger ones are gone. A field that could not be logged since is as if it
-  // had not been assigned, so a transaction that met a full log can go on. Bytes in a block that
-  // this transaction allocated before the point come back only if they were added after it, or are
-  // fields. Statuses as add; rollback_to also invalid_argument (another transaction's point, or one
-  // that is gone). Cost: no fence, and no line but one for each free that is undone. While there is
-  // a savepoint, what is added is copied to DRAM, too; the log does not shrink.
+  // had not been assigned, so a transaction that met a full log can go on. Bytes that were added
+  // before the point, or are in a block that this transaction allocated before it, come back only
+  // if they are added again after it (no line, no fence), or are fields. Statuses as add;
+  // rollback_to also invalid_argument (another transaction's point, or one that is gone). Cost: no
+  // fence (one for a savepoint when more than 256 fields wait), and no line but one for each free
+  // that is undone. While there is a savepoint, what is added is copied to DRAM, too; the log does
+  // not shrink.
   struct Savepoint {
     std::uint64_t number = 0;
   };
@@ -184,9 +186,7 @@ class TENUTO_API Transaction {
       Transaction& tx;
       Savepoint before;
       bool done = false;
-      ~Undo() {
-        if (!done) tx.undo(before);
-      }
+      ~Undo() { done ? tx.forget(before) : tx.undo(before); }
     } undo{*this, *before};
     Status s = body();
     if (s == Status::ok) s = status();
@@ -196,7 +196,8 @@ class TENUTO_API Transaction {
 
   // Registers a callback for the end of the outermost transaction (on_commit, on_abort, or on_end
   // for both; its argument tells which). They run in the order of registration, before the locks
-  // are released. They must not begin a transaction on this pool. An exception passes through
+  // are released: of several pools those of each pool in turn, and then all locks. They must not
+  // begin a transaction on this pool (invalid_argument). An exception passes through
   // commit() or abort(). Then later callbacks do not run, the locks are released, and a commit
   // stays committed (on medium journal this call does not sync it). An exception that leaves
   // ~Transaction ends the program.
@@ -223,10 +224,12 @@ class TENUTO_API Transaction {
   template <class T>
   friend class p;
   friend class Actions;
+  friend class tx::Txn;
   // Makes a reserved block that the caller owns one of this transaction, as alloc does.
   Status adopt(PoolOffset block, std::uint64_t bytes);
   // rollback_to, or without memory for it abort.
   void undo(Savepoint point) noexcept;
+  void forget(Savepoint point) noexcept;
 
   // For p<T>. `at` is the field, and `target` what it points to, if it is a pointer. store_field
   // stores at once where no transaction of this thread is on the field's pool. load_field: false
@@ -242,6 +245,8 @@ class TENUTO_API Transaction {
   bool take_field(void* at, const void* value, std::size_t bytes, const void* target);
   bool find_field(const void* at, void* value, std::size_t bytes) const;
   void leave();
+  // The pool goes away. The guards of this thread are closed.
+  static void lose(const tx::Txn& txn) noexcept;
 
   Durability durability_ = Durability::buffered;  // layers without a Pool sync themselves
   void begin(tx::Txn& txn, tx::Txn* first, const char* file, int line);

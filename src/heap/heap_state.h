@@ -30,14 +30,11 @@ struct Heap::State {
   State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapOptions& o);
 
   const HeapOptions options;
-  const bool gc;        // Consistency::gc (gc.cc)
-  const bool internal;  // Consistency::internal (internal.cc)
-  // At the end of each logged block; 0: none (guard.h).
-  const std::uint64_t canary_bytes;
-  // Requests below it may be served by take_cached.
-  const std::uint64_t cached_end;
-  // Neither gc nor internal nor canaries.
-  const bool frees_with_intent_only;
+  const bool gc;                      // Consistency::gc (gc.cc)
+  const bool internal;                // Consistency::internal (internal.cc)
+  const std::uint64_t canary_bytes;   // at the end of each logged block; 0: none (guard.h)
+  const std::uint64_t cached_end;     // requests below it may be served by take_cached
+  const bool frees_with_intent_only;  // neither gc nor internal nor canaries
   // Medium cache: a crash keeps a prefix of each thread's stores, flushed or not (malloc.cc).
   const bool stores_persist;
   pm::PoolFile& file;
@@ -75,6 +72,7 @@ struct Heap::State {
   Report marks_report;
   bool extents_built = false;
   bool slabs_finished = false;
+  std::vector<PoolOffset> no_slabs;  // taken frames where find_slabs found none
   std::mutex log_frames_mu;
   std::vector<PoolOffset> log_frames;           // from own_log_frame
   std::atomic<std::uint64_t> evacuations = 0;   // begun; a lane that saw fewer empties its caches
@@ -365,6 +363,7 @@ struct Heap::State {
   Status mark_parts(unsigned threads, Report* report);  // REQUIRES: read_mu, or one thread
   Status end_recovery(Report* report);                  // the same
   Status own_frames(Report* report);
+  Status name_frames(const std::function<Status(PoolOffset, std::uint64_t)>& name);
 
   // --- slab_table.cc
   void write_slab_table();
@@ -373,6 +372,7 @@ struct Heap::State {
 
   // --- read_slabs.cc
   Status find_slabs(unsigned threads, Report* report);
+  Status expect_owners(Report* report);  // REQUIRES: as end_recovery
   Status finish_slabs(Report* report);
   void free_released();  // REQUIRES: read_mu
   bool in_large_pages(std::span<const PoolOffset> slabs);

@@ -2,6 +2,7 @@
 // open after a crash does the first before its recovery, and the rest after it. A clean open does
 // nothing of it: a store that is only read needs no free list. The first call that comes to the
 // heap's state does (Heap::Access).
+#include <algorithm>
 #include <bit>
 
 #include "heap/heap_state.h"
@@ -41,6 +42,7 @@ Status Heap::State::find_slabs(unsigned threads, Report* report) {
   constexpr std::size_t kAtOnce = 64;  // whose headers a disk is asked for together
   constexpr std::size_t kParts = 8;    // fewer are not worth a thread
   const std::size_t parts = (places.size() + kAtOnce - 1) / kAtOnce;
+  std::vector<std::uint64_t> adopted(parts);
   const auto adopt = [&](std::size_t part) {
     const std::size_t from = part * kAtOnce;
     const std::span<const PoolOffset> here(&places[from], std::min(kAtOnce, places.size() - from));
@@ -49,11 +51,18 @@ Status Heap::State::find_slabs(unsigned threads, Report* report) {
     std::size_t arena = part;
     for (std::size_t i = 0; i < here.size(); ++i) {
       if (mapped && i + 1 < here.size()) prefetch_slab(file, here[i + 1]);
-      arena += adopt_slab(here[i], mapped, arena_for(here[i], arena));
+      if (!adopt_slab(here[i], mapped, arena_for(here[i], arena))) continue;
+      arena += 1;
+      adopted[part] |= 1ull << i;
     }
   };
   const Status s = pm::parallel_each(parts, parts < kParts ? 1 : threads, adopt);
-  return s == Status::ok ? s : fail(s, report, pm::kNoThreadHere, file.path());
+  if (s != Status::ok) return fail(s, report, pm::kNoThreadHere, file.path());
+  no_slabs.clear();
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if ((adopted[i / kAtOnce] >> i % kAtOnce & 1) == 0) no_slabs.push_back(places[i]);
+  }
+  return Status::ok;
 }
 
 // Arenas have their turns; NUMA: those of the slab's node.
@@ -129,9 +138,28 @@ Status Heap::State::finish_slab(Slab& slab, Report* report) const {
   return Status::ok;
 }
 
+// After a clean close every taken frame has an owner. One that is no slab, and that nobody else
+// names, was a slab: its objects would be lost in silence, and the next recovery would give the
+// frame back.
+Status Heap::State::expect_owners(Report* report) {
+  const auto named = [this](PoolOffset o, std::uint64_t count) {
+    const auto from = std::lower_bound(no_slabs.begin(), no_slabs.end(), o);
+    const auto to = std::lower_bound(from, no_slabs.end(), o + count * kFrameBytes);
+    no_slabs.erase(from, to);
+    return Status::ok;
+  };
+  TENUTO_TRY(name_frames(named));
+  if (no_slabs.empty() || TENUTO_PLANT("heap_damaged_header_is_no_slab")) return Status::ok;
+  return fail(Status::corrupt, report,
+              "nobody owns a frame that is taken: the header of a slab was damaged while the pool "
+              "was closed, and its objects cannot be found",
+              file.where(no_slabs.front(), "slab"));
+}
+
 // Fills the free lists. Needs memory at its beginning alone: it may not be done twice, as it counts
 // the blocks that are held in slabs with two parts.
 Status Heap::State::finish_slabs(Report* report) {
+  if (clean) TENUTO_TRY(expect_owners(report));
   std::size_t count = 0;
   for_each_slab([&](const Slab&) { count += 1; });
   std::vector<Slab*> slabs;

@@ -216,16 +216,22 @@ Status Heap::State::own_frames(Report* report) {
   for_each_slab([&](Slab& slab) {
     if (!slab.is_old()) (void)keep(slab.offset, kSlabFrames);
   });
-  TENUTO_TRY(extents.own_frames(keep));
-  for (const PoolOffset o : lanes.extra_segments()) {
-    if (TENUTO_PLANT("heap_lane_segments_not_kept")) break;
-    TENUTO_TRY(keep(o, pm::kLaneSegmentBytes / kFrameBytes));
-  }
-  for (const PoolOffset o : log_frames) {
-    if (!TENUTO_PLANT("heap_log_frames_not_kept")) TENUTO_TRY(keep(o, kSlabFrames));
-  }
+  TENUTO_TRY(name_frames(keep));
   TENUTO_TRY(failed);
   leaked_frames = f.end_recovery();
+  return Status::ok;
+}
+
+// The frames of all owners but the slabs.
+Status Heap::State::name_frames(const std::function<Status(PoolOffset, std::uint64_t)>& name) {
+  TENUTO_TRY(extents.own_frames(name));
+  for (const PoolOffset o : lanes.extra_segments()) {
+    if (TENUTO_PLANT("heap_lane_segments_not_kept")) break;
+    TENUTO_TRY(name(o, pm::kLaneSegmentBytes / kFrameBytes));
+  }
+  for (const PoolOffset o : log_frames) {
+    if (!TENUTO_PLANT("heap_log_frames_not_kept")) TENUTO_TRY(name(o, kSlabFrames));
+  }
   return Status::ok;
 }
 
@@ -263,6 +269,17 @@ Status Heap::close() {
   s.extents.close(0);
   s.extents.seal();
   return Status::ok;
+}
+
+bool Heap::close_as_found() {
+  const pm::MetadataOpen rights;
+  State& s = state_.as_opened();
+  const bool as_found = s.clean && s.slabs_damaged && s.released_unread.empty();
+  if (!as_found || TENUTO_PLANT("heap_damage_left_to_recovery")) return false;
+  s.frames.large().stop();
+  s.extents.seal();
+  s.keep_slab_table();
+  return true;
 }
 
 // Derived blocks have no bits on media while the pool is open; the close writes them. It leaves a

@@ -30,6 +30,12 @@ void Actions::set_bytes(void* dest, const void* value, std::size_t bytes) {
   values_.push_back({dest, at, bytes});
 }
 
+// publish will add no byte there, and so be refused.
+void Actions::refuse(const void* target) {
+  make_room_in(values_);
+  values_.push_back({const_cast<void*>(target), bytes_.size(), 0});
+}
+
 void Actions::free(const void* object) { freed_.push_back(object); }
 
 // A block that the transaction has adopted is the transaction's, whatever follows.

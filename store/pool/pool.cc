@@ -27,25 +27,36 @@ Pool& Pool::operator=(Pool&& o) noexcept {
 }
 Pool::~Pool() { end(); }
 
+namespace {
+// Not ok, and a pool is left: busy.
+Status close_now(std::unique_ptr<PoolImpl>& impl) {
+  if (impl == nullptr) return Status::closed;
+  if (impl->file->forked()) {
+    pm::abandon(impl.release());
+    return Status::forked;
+  }
+  const Status s = impl->close();
+  if (s == Status::busy) return s;  // a transaction is open
+  impl.reset();
+  return s;
+}
+}  // namespace
+
 // A close that cannot report. If memory ends the pool is left to the next open's recovery.
 void Pool::end() noexcept {
-  if (!pm::had_memory([this] { static_cast<void>(close()); })) impl_.reset();
+  if (!pm::had_memory([this] { static_cast<void>(close_now(impl_)); })) impl_.reset();
 }
 
 namespace {
 Status usable(const PoolImpl* impl) { return impl == nullptr ? Status::closed : impl->usable(); }
 }  // namespace
 
+// A guard of an open transaction would end what is not there any more. So a pool that failed stays
+// until then, too.
 Status Pool::close() {
   if (impl_ == nullptr) return Status::closed;
-  if (impl_->file->forked()) {
-    pm::abandon(impl_.release());
-    return Status::forked;
-  }
-  const Status s = impl_->close();
-  if (s == Status::busy) return s;  // a transaction is open
-  impl_.reset();
-  return s;
+  if (!impl_->file->forked() && impl_->engine->any_active()) return Status::busy;
+  return close_now(impl_);
 }
 
 namespace {

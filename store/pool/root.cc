@@ -169,7 +169,10 @@ Result<void*> PoolImpl::replace_root(const StoredRoot& old, std::string_view lay
   const RootName renamed = RootName::of(layout, bytes);
   TENUTO_TRY(tx.add_later(word));
   if (!TENUTO_PLANT("store_root_name_not_saved")) TENUTO_TRY(tx.add_later(name));
-  if (!TENUTO_PLANT("store_old_root_kept")) TENUTO_TRY(tx.free(old.object));
+  if (!TENUTO_PLANT("store_old_root_kept")) {
+    const Status s = tx.free(old.object);
+    if (s != Status::ok) return failed(s, "the old root object cannot be freed, or the hook did");
+  }
   TENUTO_TRY(tx.ready());
   const pm::MetadataOpen rights;
   std::memcpy(&name, &renamed, sizeof renamed);

@@ -1,9 +1,13 @@
 // The slabs that a clean open leaves unread until a call needs them (Heap::Access), and the close
 // of a pool in which nothing did.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -264,6 +268,7 @@ struct Objects {
 // Objects have no second structure that names them, so nothing but the heap can tell.
 class HeapUnreadObjects : public KvFixture {
  protected:
+  std::size_t slab_ = 0;
   // Returns the place of a slab that is full of them.
   std::size_t closed_objects() {
     Result<Pool> pool = Pool::create(path_.str(), options_.pool);
@@ -305,6 +310,43 @@ TEST_F(HeapUnreadObjects, with_damaged_bits_are_told_by_every_open) {
   const std::size_t slab = closed_objects();
   const Bytes b = read_image(path_.str());
   for (std::size_t i = 0; i < 24; i += 5) expect_told(b, slab + kLineBytes + i, i % 8);
+}
+
+// Beside a store, whose leaves change without the heap; and the process that meets it is killed.
+TEST_F(HeapUnreadObjects, beside_a_store_with_damaged_bits_are_told_after_a_kill) {
+  {
+    Store s = opened();
+    auto* const all = *s.pool().root<Objects>("objects");
+    for (Ptr<char>& one : all->each) ASSERT_EQ(s.pool().malloc_to(48, one), Status::ok);
+    for (int i = 0; i < 100; ++i) ASSERT_EQ(s.put(key_of(i), "value"), Status::ok);
+    slab_ = s.pool().offset_of(all->each[1500].get()).value / heap::kSlabBytes * heap::kSlabBytes;
+    ASSERT_EQ(s.close(), Status::ok);
+  }
+  Bytes b = read_image(path_.str());
+  b[slab_ + kLineBytes] ^= 1;
+  write_image(path_.str(), b);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Store s = opened();
+    const bool erased = s.erase(key_of(7)) == Status::ok;
+    if (erased && s.pool().reserve(48).error() == Status::corrupt) ::raise(SIGKILL);
+    std::_Exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  for (int life = 0; life < 2; ++life) {
+    Report r;
+    Result<Store> s = Store::open(path_.str(), options_, &r);
+    ASSERT_TRUE(s) << r.text();
+    EXPECT_EQ(s->validate(&r), Status::corrupt);
+    EXPECT_NE(r.text().find("earlier open"), std::string::npos) << r.text();
+    EXPECT_EQ(s->put("key", "value"), Status::corrupt);
+    EXPECT_EQ(s->pool().reserve(48).error(), Status::corrupt);
+    EXPECT_EQ(s->get(key_of(7)).error(), Status::not_found);
+    EXPECT_TRUE(s->get(key_of(8)));
+    EXPECT_EQ(s->close(), Status::corrupt);
+  }
 }
 
 // What has no damage stays as it was: a store in the pool, frames of logs and of lanes.

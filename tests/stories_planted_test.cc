@@ -37,7 +37,7 @@ constexpr Mistake kMistakes[] = {
     {"heap_slab_table_of_any_close", "heap_slab_table_test", "*older_close*"},
     {"heap_slab_table_checksum_not_compared", "heap_slab_table_test", "*where_it_is_whole"},
     {"heap_damaged_header_is_no_slab", "heap_unread_test", "*damaged_header*"},
-    {"heap_damage_left_to_recovery", "heap_unread_test", "*damaged_bits*"},
+    {"heap_damage_not_marked", "heap_unread_test", "*damaged_bits*"},
     {"heap_released_unread_stays", "heap_unread_test", "*between_two_reads*"},
     {"heap_log_frame_gives_up", "heap_edge_test", "*frame_for_a_log*"},
     {"heap_full_beside_free_blocks", "heap_full_test", "*other_cores/*"},

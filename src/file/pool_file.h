@@ -256,6 +256,10 @@ class PoolFile final : public OfProcess {
   // Says in the superblock that the pool takes part in transactions over several pools. Any thread
   // may call it. Cost: one load, but for the first time. read_only, or what poisoned the pool | io.
   Status mark_joint();
+  // Says that it has damage which no later open could see, because it recovers; stay_damaged() in
+  // each later open makes it read-only.
+  void mark_damaged();
+  void stay_damaged();
   bool opened_to_read() const { return opened_to_read_; }
   // The medium that an open for writing takes with these options.
   Medium medium_to_write() const { return medium_to_write_; }
@@ -308,6 +312,7 @@ class PoolFile final : public OfProcess {
   Status check_unneeded_journal(const JournalExpected& expected, Report* report) const;
   Status open_journal(const PoolOptions& options, Report* report);
   Status put_superblock(Report* report);
+  Status mark(std::uint32_t bit);
   Status write_superblock(Report* report);
   void take_superblock(const Superblock& s);
   std::uint64_t time_word(std::size_t which) const;
@@ -375,17 +380,15 @@ class PoolFile final : public OfProcess {
   std::atomic<bool> can_punch_ = true;
   std::atomic<Status> fill_told_ = Status::ok;  // as growth_told_, of a hole that is filled
   mutable std::atomic<bool> told_ = false;      // the bad page was logged
-  // One thread grows the file at a time.
+  // One thread grows the file at a time. Guards the next three.
   std::mutex grow_mu_;
-  // Guarded by grow_mu_.
-  std::atomic<std::uint64_t> ready_ = 0;   // where the reserved space ends; read without the lock
-  std::uint64_t changes_ = 0;              // of the file's length, by others than prepare
-  Status growth_told_ = Status::ok;        // what the last growth returned, and the log was told
-  std::mutex joint_mu_;                    // while mark_joint writes super_
-  std::atomic<bool> joint_marked_{false};  // in both copies, by this open
-  // Guarded by poison_mu_.
-  mutable std::mutex poison_mu_;
-  Report poison_;  // what turned it read-only
+  std::atomic<std::uint64_t> ready_ = 0;  // where the reserved space ends; read without the lock
+  std::uint64_t changes_ = 0;             // of the file's length, by others than prepare
+  Status growth_told_ = Status::ok;       // what the last growth returned, and the log was told
+  std::mutex marks_mu_;                   // while mark writes super_
+  std::atomic<std::uint32_t> marks_{0};   // kVariant..., in both copies, by this open
+  mutable std::mutex poison_mu_;          // of the next two
+  Report poison_;                         // what turned it read-only
   struct {
     PoolOffset at;
     const char* what = nullptr;

@@ -76,7 +76,7 @@ Status check_copy(const Superblock& s, std::string where, Report* report) {
     return fail(Status::wrong_version, report, "the pool was made for another cache line size",
                 std::move(where), std::to_string(kLineBytes), std::to_string(s.line_bytes));
   }
-  const std::uint32_t variant = s.variant & ~(kVariantCanaries | kVariantJoint);
+  const std::uint32_t variant = s.variant & ~(kVariantCanaries | kVariantJoint | kVariantDamaged);
   if (variant < static_cast<std::uint32_t>(Consistency::log) ||
       variant > static_cast<std::uint32_t>(Consistency::internal)) {
     return fail(Status::wrong_version, report,
@@ -169,18 +169,37 @@ Status PoolFile::set_state(PoolState state, Report* report) {
   return bad_pages(report);
 }
 
-// Both copies get the mark: an older version takes a copy that it does not read for a damaged one.
 Status PoolFile::mark_joint() {
-  if (joint_marked_.load(std::memory_order_acquire)) [[likely]]
+  if ((marks_.load(std::memory_order_acquire) & kVariantJoint) != 0) [[likely]]
     return Status::ok;
-  const std::lock_guard lock(joint_mu_);
-  if (joint_marked_.load(std::memory_order_relaxed)) return Status::ok;
   TENUTO_TRY(writable());
-  __atomic_store_n(&super_.variant, super_.variant | kVariantJoint, __ATOMIC_RELAXED);
+  return mark(kVariantJoint);
+}
+
+void PoolFile::mark_damaged() {
+  if (!opened_to_read_ && !forked()) static_cast<void>(mark(kVariantDamaged));
+}
+
+// Both copies get the mark: an older version takes a copy that it does not read for a damaged one.
+Status PoolFile::mark(std::uint32_t bit) {
+  const std::lock_guard lock(marks_mu_);
+  if ((marks_.load(std::memory_order_relaxed) & bit) != 0) return Status::ok;
+  __atomic_store_n(&super_.variant, super_.variant | bit, __ATOMIC_RELAXED);
   TENUTO_TRY(put_superblock(nullptr));
   TENUTO_TRY(put_superblock(nullptr));
-  joint_marked_.store(true, std::memory_order_release);
+  marks_.fetch_or(bit, std::memory_order_release);
   return Status::ok;
+}
+
+void PoolFile::stay_damaged() {
+  if ((variant() & kVariantDamaged) == 0) return;
+  Report why;
+  static_cast<void>(fail(Status::corrupt, &why,
+                         "an earlier open found a slab damaged, and said where. Its recovery "
+                         "cannot tell which blocks are free, so the pool is read-only for good: "
+                         "copy what it holds into a new one",
+                         path_));
+  poison(Status::corrupt, why);
 }
 
 // Writes the next superblock; two of them when it upgrades a pool of layout 4.

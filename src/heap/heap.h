@@ -265,9 +265,6 @@ class Heap {
   // Compares the headers, and in a quiescent pool without open transactions the bits, with DRAM.
   // False: something was overwritten; it was restored and flushed, and the pool is read-only.
   bool guard(bool quiescent);
-  // Closes a heap that the first call found damaged: it is as a clean open found it, so the next
-  // one finds and tells the same. A recovery would believe the damage. False: not so.
-  bool close_as_found();
   // ok, or corrupt: the block was overwritten behind its end, and the pool is read-only now. Cost
   // without canaries: one load. REQUIRES: `block` is from find_allocated or find_taken.
   Status check_canary(const Block& block);

@@ -193,6 +193,10 @@ void Heap::Access::read() const {
   if (found == Status::io) found = s.find_slabs(1, &report);  // the system had no thread
   if (found == Status::ok) found = s.clean ? s.finish_slabs(&report) : s.end_recovery(&report);
   s.slabs_damaged = found != Status::ok;
+  // A recovery would not see it.
+  if (s.clean && found == Status::corrupt && !TENUTO_PLANT("heap_damage_not_marked")) {
+    s.file.mark_damaged();
+  }
   if (s.slabs_damaged) s.file.poison(found, report);
   if (!s.slabs_damaged) s.free_released();
   read_.store(true, std::memory_order_release);

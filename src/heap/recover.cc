@@ -271,17 +271,6 @@ Status Heap::close() {
   return Status::ok;
 }
 
-bool Heap::close_as_found() {
-  const pm::MetadataOpen rights;
-  State& s = state_.as_opened();
-  const bool as_found = s.clean && s.slabs_damaged && s.released_unread.empty();
-  if (!as_found || TENUTO_PLANT("heap_damage_left_to_recovery")) return false;
-  s.frames.large().stop();
-  s.extents.seal();
-  s.keep_slab_table();
-  return true;
-}
-
 // Derived blocks have no bits on media while the pool is open; the close writes them. It leaves a
 // slab alone whose blocks are those of the last close: its page need not be read or written. After
 // a crash the stripes are those of some close before, which say nothing.

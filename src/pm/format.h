@@ -10,7 +10,8 @@
 //   kHeadBytes ...  zone 0's lower state, then frames (the frames of the head belong to zone 0)
 //
 // The superblock copies are written in turn: sequence & 1 picks the copy. The valid copy with the
-// higher sequence is authoritative. Copies change only at create, open and close.
+// higher sequence is authoritative. Copies change at create, open and
+// close, and when the pool gets a mark (kVariantJoint, kVariantDamaged).
 //
 // Layout 4 (version 0.1) had superblocks of one line, no journal page and no times. file/super.cc
 // reads both layouts.
@@ -69,6 +70,7 @@ static_assert(sizeof(Superblock) == 128 && offsetof(Superblock, crc) == 124);
 inline constexpr std::uint32_t kVariantConsistency = 0xff;
 inline constexpr std::uint32_t kVariantCanaries = 0x100;
 inline constexpr std::uint32_t kVariantJoint = 0x200;  // it was in a transaction over several pools
+inline constexpr std::uint32_t kVariantDamaged = 0x400;  // a slab was found damaged: read-only
 
 // One zone: its first byte and its length. Entries below HeadPage::zone_count are valid and
 // contiguous.

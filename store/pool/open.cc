@@ -128,6 +128,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   }
   TENUTO_TRY(impl->recover(report));
   TENUTO_TRY(impl->file->bad_pages(report));
+  impl->file->stay_damaged();
   if (!impl->file->read_only() && !TENUTO_PLANT("store_pool_not_marked_running")) {
     TENUTO_TRY(impl->file->set_state(pm::PoolState::running, report));
   }
@@ -220,13 +221,6 @@ Status PoolImpl::close() {
 Status PoolImpl::close_damaged() {
   const Status why = file->poisoned();
   if (why != Status::corrupt || file->opened_to_read()) return why;
-  // A store's leaves may have changed without the heap.
-  const bool drained = store == nullptr && engine->drain() == Status::ok;
-  if (drained && file->left_to_recovery() == pm::Unknown::nothing && heap->close_as_found()) {
-    frames->close();
-    if (file->set_state(pm::PoolState::clean) == Status::ok) tx::OpenEngines::closed(*engine);
-    return why;
-  }
   static_cast<void>(heap->guard(!engine->any_active()));
   static_cast<void>(file->acknowledge(Durability::sync));  // also what was restored before
   return why;

@@ -309,6 +309,27 @@ TEST_F(CollectionEncodingTest, batches_and_transactions_know_pairs) {
   EXPECT_EQ(late.commit(), Status::conflict);
 }
 
+// Each key is replaced twice in one batch. With a look at all puts for each erase, or at all
+// inserts of a leaf after each of its splits, this would take minutes.
+TEST_F(CollectionEncodingTest, a_batch_replaces_many_keys_with_duplicates) {
+  Collection c = made({.duplicates = true});
+  Collection other = made({.duplicates = true}, "other");
+  constexpr int kKeys = 50'000;
+  WriteBatch batch;
+  for (const char* value : {"1", "2"}) {
+    for (int i = 0; i < kKeys; ++i) {
+      const std::string key = std::to_string(i);
+      batch.erase({c, key});
+      batch.put({c, key}, value);
+      batch.put({other, key}, value);
+    }
+  }
+  ASSERT_EQ(s_->write(batch), Status::ok);
+  EXPECT_EQ(c.stats().records, static_cast<std::uint64_t>(kKeys));
+  EXPECT_EQ(other.stats().records, 2ull * kKeys);
+  for (int i = 0; i < kKeys; ++i) ASSERT_EQ(*c.get(std::to_string(i)), "2");
+}
+
 // --- records that expire -------------------------------------------------------------------------
 
 TEST_F(CollectionEncodingTest, what_has_expired_is_not_there) {

@@ -389,5 +389,27 @@ TEST_F(CollectionTransactionTest, a_dropped_collection_ends_the_transactions_tha
   EXPECT_EQ(foreign.put({other, "k"}, "v"), Status::invalid_argument);
 }
 
+// With a look at all writes since the point for each return this would take minutes.
+TEST_F(CollectionTransactionTest, a_savepoint_is_returned_to_many_times) {
+  constexpr int kTimes = 50'000;
+  const Collection c = made({});
+  StoreTransaction tx = s_->begin();
+  ASSERT_EQ(tx.put({c, "a"}, "1"), Status::ok);
+  const auto one = tx.savepoint();
+  for (int i = 0; i < kTimes; ++i) {
+    ASSERT_EQ(tx.put({c, "a"}, "2"), Status::ok);
+    const auto two = tx.savepoint();
+    ASSERT_EQ(tx.erase({c, "a"}), Status::ok);
+    ASSERT_EQ(tx.put({c, "b"}, "2"), Status::ok);
+    ASSERT_EQ(tx.rollback_to(two), Status::ok);
+    ASSERT_EQ(*tx.get({c, "a"}), "2");
+    ASSERT_EQ(tx.contains({c, "b"}), Status::not_found);
+    ASSERT_EQ(tx.rollback_to(one), Status::ok);
+    ASSERT_EQ(*tx.get({c, "a"}), "1");
+  }
+  ASSERT_EQ(tx.commit(), Status::ok);
+  EXPECT_EQ(*c.get("a"), "1");
+}
+
 }  // namespace
 }  // namespace tenuto

@@ -129,6 +129,21 @@ TEST_F(ReclaimThread, a_pool_is_validated_while_the_thread_is_in_a_round) {
   ::alarm(0);
 }
 
+// A pause whose end would overflow is no end in the past: the thread would need a processor.
+TEST_F(ReclaimThread, a_pause_that_never_ends) {
+  for (const std::uint64_t pause : {~0ull, ~0ull >> 1, 1ull << 44}) {
+    s_.reset();
+    options_.reclaim_every_ms = pause;
+    s_.emplace(opened());
+    Collection c = s_->collection("c", kExpires).value();
+    ASSERT_EQ(c.put("goes", "x", {.ttl_ms = 1000}), Status::ok);
+    now_ += 2000;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(c.stats().records, 1u) << pause;
+    EXPECT_EQ(*s_->reclaim(), 1u);
+  }
+}
+
 // If the call throws for want of memory, the collection was not made.
 TEST_F(ReclaimThread, a_collection_is_made_and_there_is_no_memory) {
   bool threw = false;

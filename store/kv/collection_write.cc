@@ -58,7 +58,8 @@ Status gather(const std::shared_ptr<CollectionState>& state, store::Span span,
 // since. conflict: it has, or the collection is being dropped.
 Status write_all(CollectionState* state, std::span<const std::string> keys,
                  std::optional<std::string_view> value, WriteOptions options,
-                 store::ReadSet reads = {}, const store::Span& span = {}) {
+                 store::ReadSet reads = {}, const store::Span& span = {},
+                 std::uint64_t* erased = nullptr) {
   reads.lives.push_back(&state->life);
   return change(state, options, [&](store::Tree& tree) {
     reads.ranges.clear();
@@ -66,7 +67,7 @@ Status write_all(CollectionState* state, std::span<const std::string> keys,
     std::vector<store::BatchOp> ops;
     ops.reserve(keys.size());
     for (const std::string& key : keys) ops.push_back({&tree, key, value.value_or(""), !value});
-    return store::Tree::write(ops, &reads);
+    return store::Tree::write(ops, &reads, erased);
   });
 }
 
@@ -260,6 +261,7 @@ Result<std::uint64_t> Collection::erase_range(std::optional<std::string_view> fr
                                               WriteOptions options) {
   if (state_ == nullptr) return Status::closed;
   std::vector<std::string> keys;
+  std::uint64_t erased = 0;  // other threads may have erased some of the keys
   Status s;
   store::Attempts attempts;
   do {
@@ -267,10 +269,10 @@ Result<std::uint64_t> Collection::erase_range(std::optional<std::string_view> fr
     store::Span span;
     TENUTO_TRY(state_->encoding.range(from, to, span));
     TENUTO_TRY(gather(state_, std::move(span), nullptr, keys));
-    s = write_all(state_.get(), keys, {}, options);
+    s = write_all(state_.get(), keys, {}, options, {}, {}, &erased);
   } while (attempts.again_after(s));
   TENUTO_TRY(s);
-  return keys.size();
+  return erased;
 }
 
 // The tree's first leaf is locked only while the finished leaves are linked.

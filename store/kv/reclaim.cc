@@ -16,6 +16,10 @@ namespace {
 // A cursor holds garbage back, so a new one is taken after so many records.
 constexpr std::uint64_t kAtATime = 1000;
 
+// The longest pause. A much longer one would overflow the time at which it ends, which would then
+// be over at once.
+constexpr std::uint64_t kPauseMsMax = 365ull * 24 * 3600 * 1000;
+
 Status erase_if_expired(const CollectionState& state, const std::string& key, TimeMs time,
                         bool& erased) {
   const CollectionUse use(&state);
@@ -102,7 +106,7 @@ Result<std::uint64_t> Reclaimer::look(std::uint64_t records_max) {
 
 void Reclaimer::set_pace(std::uint64_t every_ms, std::uint64_t at_once) {
   const std::lock_guard lock(thread_mu_);
-  every_ms_ = every_ms;
+  every_ms_ = std::min(every_ms, kPauseMsMax);
   at_once_ = std::max<std::uint64_t>(at_once, 1);
 }
 

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "store/kv/store_parts.h"
@@ -23,12 +26,23 @@ struct StoredOps {
     op.value = rooms.emplace_back(op.value);
     ops.push_back(op);
   }
-  // Turns puts in a range of stored keys into erases.
+  // Turns puts in a range of stored keys into erases. All calls together look at each op once: a
+  // batch may erase as many keys as it puts.
   void erase_puts(const store::Tree* tree, std::string_view from, std::string_view to) {
-    for (store::BatchOp& op : ops) {
-      if (op.tree == tree && from <= op.key && op.key < to) op.erase = true;
+    for (; seen_ < ops.size(); ++seen_) {
+      const store::BatchOp& op = ops[seen_];
+      if (!op.erase) puts_.emplace(Place{op.tree, op.key}, seen_);
     }
+    const auto begin = puts_.lower_bound({tree, from});
+    const auto end = puts_.lower_bound({tree, to});
+    for (auto put = begin; put != end; ++put) ops[put->second].erase = true;
+    puts_.erase(begin, end);
   }
+
+ private:
+  using Place = std::pair<const store::Tree*, std::string_view>;
+  std::multimap<Place, std::size_t> puts_;  // among the first seen_ ops; not made erases yet
+  std::size_t seen_ = 0;
 };
 
 // ok | closed (null) | forked.

@@ -89,18 +89,29 @@ bool TransactionState::wrote() const {
   return false;
 }
 
+// A write that was rolled back is the latest of its key never again. Runs of them are skipped, or
+// each call with the same point would look at all writes since then.
 void TransactionState::rollback_to(std::size_t count) {
-  for (std::size_t i = writes.size(); i > count; --i) {
-    auto& latest = writes[i - 1].write_set->latest;
-    const auto at = latest.find(writes[i - 1].key);
-    if (at == latest.end() || at->second != i - 1) continue;  // rolled back before
-    const std::size_t before = writes[i - 1].before;
-    if (before == 0) {
+  const std::size_t end = writes.size();
+  if (count >= end) return;
+  std::size_t i = end;
+  while (i > count) {
+    const Write& write = writes[i - 1];
+    if (write.undone != 0) {
+      i -= write.undone;
+      continue;
+    }
+    i -= 1;
+    auto& latest = write.write_set->latest;
+    const auto at = latest.find(write.key);
+    if (at == latest.end() || at->second != i) continue;
+    if (write.before == 0) {
       latest.erase(at);
     } else {
-      writes[i - 1].write_set->name_again(at, before - 1);
+      write.write_set->name_again(at, write.before - 1);
     }
   }
+  writes[end - 1].undone = end - i;
 }
 
 bool WriteSet::writes_between(std::string_view low, const UpperBound& end) const {

@@ -25,6 +25,7 @@ struct Write {
   std::string key;
   std::optional<std::string> value;  // none: erase
   std::size_t before;                // index + 1 of the key's write that this one overrides, or 0
+  std::size_t undone = 0;            // so many writes, up to this one, were rolled back
 };
 
 // The reads and writes of a transaction in one collection. Keys and values as they are stored.

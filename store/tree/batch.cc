@@ -36,7 +36,7 @@ constexpr std::size_t kSplitFill = kSlots * 7 / 8;
 
 }  // namespace
 
-Status Tree::write(std::span<const BatchOp> ops, const ReadSet* reads) {
+Status Tree::write(std::span<const BatchOp> ops, const ReadSet* reads, std::uint64_t* erased) {
   if (ops.empty()) return Status::ok;
   Tree& first = *ops.front().tree;
   TENUTO_TRY(first.file_.writable());
@@ -52,6 +52,7 @@ Status Tree::write(std::span<const BatchOp> ops, const ReadSet* reads) {
   const auto run = [&] {
     Batch batch(ops, reads);
     const Status s = batch.run();
+    if (erased != nullptr) *erased = batch.erased();
     much = batch.retired_much() && !TENUTO_PLANT("store_batch_leaves_all_to_the_next");
     return s;
   };
@@ -168,8 +169,9 @@ void Tree::Batch::prefetch_to_write(const ShadowLeaf& shadow, const Change& c) {
   if (hits != 0) __builtin_prefetch(&leaf.slot[std::countr_zero(hits)], 1);
 }
 
-// Locks the leaf of changes_[next] and takes all changes that belong there. Trees, keys and so
-// leaves ascend. So two batches cannot wait for each other in a circle.
+// Locks the leaf of changes_[next] and takes the changes that belong there; if it must be split,
+// those that stay in it. Trees, keys and so leaves ascend. So two batches cannot wait for each
+// other in a circle.
 Status Tree::Batch::lock_next(std::size_t& next) {
   Tree& tree = changes_[next].tree();
   const std::string_view key = changes_[next].op->key;
@@ -182,27 +184,30 @@ Status Tree::Batch::lock_next(std::size_t& next) {
     place = tree.index_.locate(key);
   }
   ShadowLeaf* const shadow = place.leaf;
-  locked_.push_back({&tree, shadow, next, next + 1, false});
+  locked_.push_back({&tree, shadow, next, next, false});
   LockedLeaf& l = locked_.back();
-  // The range of a locked leaf does not change, so leads_to() tells which changes belong to it.
-  while (l.end < changes_.size() && &changes_[l.end].tree() == &tree &&
-         tree.index_.leads_to(changes_[l.end].op->key, shadow)) {
-    ++l.end;
-  }
-  TENUTO_TRY(find_all(l));
-  TENUTO_TRY(make_room(l));
+  std::size_t inserts = 0;
+  TENUTO_TRY(find_all(l, inserts));
+  TENUTO_TRY(make_room(l, inserts));
   choose_slots(l);
   next = l.end;
   return Status::ok;
 }
 
-Status Tree::Batch::find_all(LockedLeaf& l) {
+// Looks the changes up that belong to the leaf. It stops after more inserts than a leaf can take:
+// the others belong to the right of the cut. A batch may have any number of inserts for one leaf,
+// and would look all of them up again after each split.
+Status Tree::Batch::find_all(LockedLeaf& l, std::size_t& inserts) {
   const Place place{l.shadow, l.shadow->version.load(std::memory_order_relaxed)};
-  for (std::size_t i = l.first; i < l.end; ++i) {
-    Change& c = changes_[i];
+  for (; l.end < changes_.size() && inserts <= kSlots; ++l.end) {
+    Change& c = changes_[l.end];
+    // The range of a locked leaf does not change, so leads_to() tells which changes belong to it.
+    if (&c.tree() != l.tree) break;
+    if (l.end != l.first && !l.tree->index_.leads_to(c.op->key, l.shadow)) break;
     Found found;
     TENUTO_TRY(l.tree->leaves_.search(place, c.op->key, c.hash, found));
     c.found = found.found;
+    inserts += !c.op->erase && !c.found ? 1 : 0;
     if (!found.found) continue;
     c.slot = found.slot;
     c.old_word = found.word;
@@ -213,11 +218,7 @@ Status Tree::Batch::find_all(LockedLeaf& l) {
 
 // Splits the leaf so that its own entries and this batch's inserts fit. The changes after the cut
 // then belong to the new right leaf.
-Status Tree::Batch::make_room(LockedLeaf& l) {
-  std::size_t inserts = 0;
-  for (std::size_t i = l.first; i < l.end; ++i) {
-    inserts += !changes_[i].op->erase && !changes_[i].found ? 1 : 0;
-  }
+Status Tree::Batch::make_room(LockedLeaf& l, std::size_t inserts) {
   const auto used = static_cast<std::size_t>(std::popcount(l.shadow->used_slots()));
   if (used + inserts <= kSlots) return Status::ok;
 

@@ -27,6 +27,7 @@ class Tree::Batch {
   Status run();
   // Whether it retired more than one thread's list may hold back.
   bool retired_much() const { return retired_bytes_ > Garbage::kBatchBytes; }
+  std::uint64_t erased() const { return erased_; }
 
  private:
   struct Change {
@@ -51,8 +52,8 @@ class Tree::Batch {
   void warm(std::size_t from);
   static void prefetch_to_write(const ShadowLeaf& shadow, const Change& c);
   Status lock_next(std::size_t& next);
-  Status find_all(LockedLeaf& l);
-  Status make_room(LockedLeaf& l);
+  Status find_all(LockedLeaf& l, std::size_t& inserts);
+  Status make_room(LockedLeaf& l, std::size_t inserts);
   void choose_slots(LockedLeaf& l);
 
   // batch_commit.cc. After save() nothing may fail.
@@ -72,6 +73,7 @@ class Tree::Batch {
   const ReadSet* const reads_;          // null: a plain batch in the default collection
   TimestampWord now_{};
   std::uint64_t retired_bytes_ = 0;
+  std::uint64_t erased_ = 0;  // records
 };
 
 }  // namespace TENUTO_NS::store

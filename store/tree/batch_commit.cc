@@ -114,6 +114,8 @@ void Tree::Batch::finish() {
     if (!c.op->erase) {
       bytes += bytes_of({c.op->key, c.op->value});
       records += 1;
+    } else if (c.found) {
+      ++erased_;
     }
     if (c.found && !c.kept) {
       const auto old_bytes = static_cast<std::uint64_t>(c.old_bytes) + sizeof(RecordHead);

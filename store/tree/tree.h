@@ -132,8 +132,10 @@ class Tree {
   Status put_when(std::string_view key, const Decide& decide);
 
   // Atomic, over trees of one pool, with the ops in this order: a later one for the same key wins.
-  // `reads` is validated first. conflict: it has changed, and nothing was written.
-  static Status write(std::span<const BatchOp> ops, const ReadSet* reads = nullptr);
+  // `reads` is validated first. conflict: it has changed, and nothing was written. `erased` gets
+  // the number of records that it erased.
+  static Status write(std::span<const BatchOp> ops, const ReadSet* reads = nullptr,
+                      std::uint64_t* erased = nullptr);
   // As lookup, at the snapshot's timestamp. Also expired | closed.
   Status lookup_at(std::string_view key, const SnapshotCore& at, Record& out,
                    bool for_value = true) const;

@@ -80,6 +80,14 @@ TEST_F(CollectionCallsTest, merges_of_many_threads_all_count) {
   EXPECT_EQ(*c_.get("n"), std::to_string(kThreads * kEach));
 }
 
+// The loop walks what the temporary held.
+TEST_F(CollectionCallsTest, a_loop_over_the_value_of_a_call) {
+  std::vector<std::string> names;
+  for (const CollectionInfo& c : *store_->collections()) names.push_back(c.name);
+  for (const CollectionInfo& c : store_->collections().value()) names.push_back(c.name);
+  EXPECT_EQ(names, std::vector<std::string>(2, "c"));
+}
+
 TEST_F(CollectionCallsTest, several_keys_at_once) {
   fill(0, 100, 2);
   const std::string a = key_of(4), b = key_of(5), large(kKeyBytesMax + 1, 'x');

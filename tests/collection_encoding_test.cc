@@ -156,6 +156,23 @@ TEST_F(CollectionEncodingTest, a_missing_codec_refuses_the_collection_and_nothin
   EXPECT_EQ(other->collection("c")->order(), KeyOrder::registered);
 }
 
+TEST_F(CollectionEncodingTest, each_codec_has_a_name_of_its_own) {
+  const auto refused = [&](std::vector<KeyCodec> codecs, const std::string& name) {
+    StoreOptions with = options_;
+    with.codecs = std::move(codecs);
+    Report report;
+    EXPECT_EQ(Store::open(path_.str(), with, &report).error(), Status::invalid_argument);
+    EXPECT_NE(report.text().find("codec '" + name + "'"), std::string::npos) << report.text();
+  };
+  KeyCodec codec = test::decimal();
+  refused({codec, codec}, codec.name);
+  codec.name = "";
+  refused({codec}, "");
+  codec.name = std::string(64, 'x');
+  refused({test::decimal(), codec}, codec.name);
+  s_.emplace(opened());
+}
+
 TEST_F(CollectionEncodingTest, an_existing_collection_keeps_its_form) {
   made({.duplicates = true});
   EXPECT_TRUE(made({}).duplicates());

@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <future>
+#include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,6 +15,7 @@
 
 #include "pm/plant.h"
 #include "support/collection_fixture.h"
+#include "support/seed.h"
 #include "tenuto/transaction.h"
 
 namespace tenuto {
@@ -390,6 +393,66 @@ TEST_F(CollectionTransactionTest, a_dropped_collection_ends_the_transactions_tha
 }
 
 // With a look at all writes since the point for each return this would take minutes.
+// A cursor lays only some of them over the leaf at a time. All of them at each seek would take
+// minutes here.
+TEST_F(CollectionTransactionTest, a_cursor_walks_over_many_own_writes_of_one_leaf) {
+  std::mt19937_64 random(test::fresh_seed());
+  std::map<std::string, std::string> model;
+  s_.emplace(opened());
+  for (int i = 0; i < 12; ++i) {
+    const std::string key = test::key_of(static_cast<int>(random() % 20000));
+    ASSERT_EQ(s_->put(key, "committed"), Status::ok);
+    model[key] = "committed";
+  }
+  StoreTransaction tx = s_->begin();
+  Iterator seeks = tx.iterator();
+  for (int i = 0; i < 10'000; ++i) {
+    const std::string key = test::key_of(static_cast<int>(random() % 20000));
+    if (random() % 4 == 0) {
+      model.erase(key);
+      ASSERT_EQ(tx.erase(key), Status::ok);
+    } else {
+      model[key] = "own" + std::to_string(i);
+      ASSERT_EQ(tx.put(key, model[key]), Status::ok);
+    }
+    seeks.seek(key);
+    const auto there = model.lower_bound(key);
+    ASSERT_EQ(seeks.valid(), there != model.end());
+    if (seeks.valid()) {
+      ASSERT_EQ(seeks.key(), there->first);
+    }
+  }
+  Iterator it = tx.iterator();
+  auto at = model.begin();
+  for (it.seek_first(); it.valid(); it.next(), ++at) ASSERT_EQ(it.key(), at->first);
+  EXPECT_EQ(at, model.end());
+  auto back = model.rbegin();
+  for (it.seek_last(); it.valid(); it.prev(), ++back) ASSERT_EQ(it.key(), back->first);
+  EXPECT_EQ(back, model.rend());
+  for (int i = 0; i < 400; ++i) {
+    const std::string key = test::key_of(static_cast<int>(random() % 20100));
+    const bool up = random() % 2 == 0;
+    up ? it.seek(key) : it.seek_for_prev(key);
+    at = up ? model.lower_bound(key) : model.upper_bound(key);
+    if (!up) at = at == model.begin() ? model.end() : std::prev(at);
+    for (std::uint64_t steps = random() % 300, on = random() % 3;; --steps) {
+      ASSERT_EQ(it.valid(), at != model.end()) << key;
+      if (at == model.end() || steps == 0) break;
+      ASSERT_EQ(it.key(), at->first);
+      ASSERT_EQ(it.value(), at->second);
+      const bool forward =
+          on == 0 || (on == 1 && random() % 8 != 0) || (on == 2 && random() % 3 == 0);
+      forward ? it.next() : it.prev();
+      if (forward)
+        ++at;
+      else
+        at = at == model.begin() ? model.end() : std::prev(at);
+    }
+  }
+  EXPECT_EQ(it.status(), Status::ok);
+  ASSERT_EQ(tx.commit(), Status::ok);
+}
+
 TEST_F(CollectionTransactionTest, a_savepoint_is_returned_to_many_times) {
   constexpr int kTimes = 50'000;
   const Collection c = made({});

@@ -177,6 +177,46 @@ TEST_F(PoolAlloc, what_it_grew_by_is_zero_when_asked) {
   EXPECT_TRUE(all_are(get(0) + 64, 3000 - 64, 0));
 }
 
+// So what a later realloc_to adds is zero, too, from where the requested bytes ended.
+TEST_F(PoolAlloc, a_block_that_was_zero_grows_by_zeros) {
+  const auto grow_all = [&](const char* how) {
+    for (int i = 0; i < 8; ++i) {
+      EXPECT_TRUE(all_are(get(i), pool_->usable_size(get(i)), 0)) << how;
+      ASSERT_EQ(pool_->realloc_to(1000, word(i), {.zero = true}), Status::ok);
+      EXPECT_TRUE(all_are(get(i), pool_->usable_size(get(i)), 0)) << how;
+      std::memset(get(i), 0xee, pool_->usable_size(get(i)));
+      ASSERT_EQ(pool_->realloc_to(100, word(i)), Status::ok);
+      std::memset(get(i), 0xee, pool_->usable_size(get(i)));
+      ASSERT_EQ(pool_->free_from(word(i)), Status::ok);
+    }
+  };
+  const AllocOptions zero{.zero = true};
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_EQ(pool_->malloc_to(100, word(i)), Status::ok);
+    std::memset(get(i), 0xee, pool_->usable_size(get(i)));
+  }
+  for (int i = 0; i < 8; ++i) ASSERT_EQ(pool_->free_from(word(i)), Status::ok);
+  for (int i = 0; i < 8; ++i) ASSERT_EQ(pool_->malloc_to(100, word(i), zero), Status::ok);
+  grow_all("malloc_to");
+  ASSERT_EQ(pool_->malloc_to(Sizes(100), std::span(words_->slot, 8), zero), Status::ok);
+  grow_all("a batch");
+  for (int i = 0; i < 8; ++i) {
+    const Result<Reserved> block = pool_->reserve(100, zero);
+    ASSERT_EQ(pool_->publish(*block, word(i)), Status::ok);
+  }
+  grow_all("reserve");
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_EQ(pool_->run([&](Transaction& tx) {
+      TENUTO_TRY(tx.add(word(i)));
+      const Result<void*> block = tx.alloc(100, zero);
+      word(i).raw = PtrWord::encode(&word(i), *block);
+      return Status::ok;
+    }),
+              Status::ok);
+  }
+  grow_all("a transaction");
+}
+
 TEST_F(PoolAlloc, a_failed_realloc_leaves_the_block) {
   ASSERT_EQ(pool_->malloc_to(64, word(0)), Status::ok);
   fill(0);

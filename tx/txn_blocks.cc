@@ -30,6 +30,7 @@ Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
     block = reserve(bytes, options);
   }
   if (!block) return block.error();
+  if (options.zero) bytes = heap_.usable(*block);
   take_over(block->offset, bytes, options.type != 0);
   void* const data = file_.at<void>(block->offset);
   if (options.zero) std::memset(data, 0, bytes);

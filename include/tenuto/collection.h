@@ -120,7 +120,8 @@ class TENUTO_API Collection {
   Iterator iterator(IteratorOptions options = {}) const;
   // Estimates the number of records in [from, to) from the index, without reading a leaf or record.
   // The error is a few leaves at each end, and how unevenly leaves are filled. The estimate for the
-  // whole collection is exact. 0 also: closed, dropped, or a bound that its codec refuses.
+  // whole collection is exact, with expired records until they are reclaimed. 0 also: closed,
+  // dropped, or a bound that its codec refuses.
   std::uint64_t approximate_count(std::optional<std::string_view> from,
                                   std::optional<std::string_view> to) const;
 
@@ -145,14 +146,15 @@ class TENUTO_API Collection {
   // Erases all keys from `from` (inclusive; none: from the first) to `to` (exclusive; none: to the
   // end) in the collection's order, as one batch, and returns their number. Keys that other threads
   // insert there meanwhile may remain. Cost: that of a batch of these erases, and memory for their
-  // keys. Statuses as Store::write.
+  // keys. Statuses as Store::write. Expired records stay until they are reclaimed.
   Result<std::uint64_t> erase_range(std::optional<std::string_view> from,
                                     std::optional<std::string_view> to, WriteOptions = {});
   // Puts all these records into an empty collection, or none of them. The keys must ascend. Several
   // threads build the leaves (PoolOptions::recovery_threads), and all become visible at once. A few
-  // fences for any number of records. Statuses as put; exists: the collection is not empty, or
-  // was written to meanwhile; busy: a snapshot or transaction is active, or the collection is being
-  // dropped; invalid_argument also: the keys do not ascend, or the first one is empty.
+  // fences for any number of records. Statuses as put; exists: the collection is not empty
+  // (an expired record counts until Store::reclaim), or was written to meanwhile; busy: a snapshot
+  // or transaction is active, or the collection is being dropped; invalid_argument also: the keys
+  // do not ascend, or the first one is empty.
   Status bulk_load(std::span<const BulkRecord> sorted, WriteOptions = {});
 
   // For collections with duplicates, else invalid_argument. Otherwise as contains and erase.

@@ -96,7 +96,7 @@ class ConcurrentHashMap {
       return visit(key, [](const V&) {}) == Status::ok;
     }
     // Calls f(const K&, const V&) for each entry, shard by shard. An entry that is inserted or
-    // erased meanwhile may be shown.
+    // erased meanwhile may be shown. f must not call the map.
     template <class F>
     void for_each(F&& f) const {
       for (std::size_t i = 0; i < kShards; ++i) {

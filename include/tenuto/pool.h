@@ -207,7 +207,7 @@ class TENUTO_API Pool {
 
   // Allocation in two steps: reserve the block, fill and flush it, then publish or cancel. publish
   // stores its address in dest as malloc_to does, with two fences; the first one also covers what
-  // was flushed before. With options.zero the requested bytes are zero and flushed. Statuses as
+  // was flushed before. With options.zero its usable bytes are zero and flushed. Statuses as
   // malloc_to; invalid_argument of publish also: the block is not reserved, or the open transaction
   // of this thread allocated it. The report says what is there instead.
   Result<Reserved> reserve(std::uint64_t bytes, const AllocOptions& options = {});

@@ -93,8 +93,9 @@ enum class Consistency : std::uint8_t {
   // malloc_to and free_from have one fence and no log; with a type or zeros malloc_to has two. What
   // returned is durable. A crash in a call leaves any part of it: a block that no word names, or a
   // word that names no block (Pool::usable_size is 0). The application finds its objects by walks
-  // by type, or with Pool::find_garbage, and mends its words before it allocates. A batch has one
-  // fence, too, and may be cut anywhere. publish and swap are atomic as with `log`.
+  // by type, or with Pool::find_garbage, and mends its words before it allocates (a versioned word
+  // that names no block by a plain store of zero). A batch has one fence, too, and may be cut
+  // anywhere. publish and swap are atomic as with `log`.
   internal = 3,
 };
 

@@ -112,10 +112,11 @@ class [[nodiscard]] Result {
   explicit operator bool() const { return has_; }
   Status error() const { return status_; }
   T& value() & { return checked(); }
-  T&& value() && { return std::move(checked()); }
+  // Of a temporary: the value itself, so that a loop over *call() keeps what it walks.
+  T value() && { return std::move(checked()); }
   const T& value() const& { return const_cast<Result*>(this)->checked(); }
   T& operator*() & { return checked(); }
-  T&& operator*() && { return std::move(checked()); }
+  T operator*() && { return std::move(checked()); }
   const T& operator*() const& { return value(); }
   T* operator->() { return &checked(); }
   const T* operator->() const { return &value(); }

@@ -313,7 +313,7 @@ struct Heap::State {
   std::uint64_t* type_word(PoolOffset block) const;
   void flush_type(PoolOffset block) const;
   void forget_type(PoolOffset block) const;
-  void prepare_batch(LaneHeap& h, const Sizes& bytes, const AllocOptions& wanted, bool versioned);
+  void prepare_batch(LaneHeap& h, std::uint64_t type, bool versioned);
   const std::uint64_t& mark_typed(PoolOffset block);
   PoolOffset find_in_slab(PoolOffset from, std::uint64_t type) const;
 

@@ -191,10 +191,11 @@ Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
     }
     all[i] = element(&dests[i], block, all[i].version);
     taken.count += 1;
+    if (wanted.zero) zero_flush(file.at<void>(block.offset), block.bytes - canary_bytes);
   }
   if (wanted.type != 0 || wanted.zero) {
     const bool unlogged = gc || (internal && !TENUTO_PLANT("heap_internal_type_unfenced"));
-    prepare_batch(h, bytes, wanted, unlogged || std::is_same_v<Word, VPtrWord>);
+    prepare_batch(h, wanted.type, unlogged || std::is_same_v<Word, VPtrWord>);
   }
   taken.count = 0;
   if (gc) {

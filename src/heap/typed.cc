@@ -72,18 +72,16 @@ Result<Block> Heap::reserve_typed(std::uint64_t bytes, std::uint64_t type, std::
   return block;
 }
 
-// Writes what the batch's blocks hold before any of them is named. Flushes every line of types
-// once.
-void Heap::State::prepare_batch(LaneHeap& h, const Sizes& bytes, const AllocOptions& wanted,
-                                bool versioned) {
+// Writes the types of the batch's blocks (0: none) before any of them is named, and flushes each
+// line of types once. `versioned`: it fences also what the blocks hold.
+void Heap::State::prepare_batch(LaneHeap& h, std::uint64_t type, bool versioned) {
   std::vector<PoolOffset>& lines = h.places;
   lines.clear();
-  for (std::size_t i = 0; i < h.batch.size(); ++i) {
+  const std::size_t typed = type == 0 ? 0 : h.batch.size();
+  for (std::size_t i = 0; i < typed; ++i) {
     const IntentElement& e = h.batch[i];
-    if (wanted.zero) zero_flush(file.at<void>(e.block), bytes[i]);
-    if (wanted.type == 0) continue;
     std::uint64_t& word = *type_word(e.block);
-    store_ordered(word, wanted.type);
+    store_ordered(word, type);
     lines.push_back({round_down(file.offset_of(&word).value, kLineBytes)});
   }
   std::sort(lines.begin(), lines.end());

@@ -126,7 +126,8 @@ bool Cursor::load(std::string_view key, Aim aim, bool backward) {
     if (!good(low ? Status::ok : low.error())) return false;
     left_ = *low;
     left_known_ = true;
-    return write_set_ == nullptr || lay_over();
+    if (write_set_ == nullptr) return true;
+    return lay_over(aim == Aim::last ? std::nullopt : std::optional(key), backward);
   }
 }
 
@@ -138,9 +139,10 @@ bool Cursor::verify_bounds(const ShadowLeaf& leaf) {
   return good(end ? Status::ok : end.error());
 }
 
-// Lays the transaction's writes over the leaf.
-bool Cursor::lay_over() {
+// Lays the transaction's writes over the part of the leaf that a walk from `key` comes to first.
+bool Cursor::lay_over(std::optional<std::string_view> key, bool backward) {
   if (!write_set_->writes_between(left_, right_)) return true;
+  write_set_->narrow(key, backward, left_, right_);
   std::vector<Entry> entries;
   for (std::size_t i = 0; i < leaf_.size(); ++i) {
     entries.push_back({{}, leaf_.words[i], 0});

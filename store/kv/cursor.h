@@ -89,7 +89,7 @@ class Cursor {
   void rest();
   bool load(std::string_view key, Aim aim, bool backward);
   bool verify_bounds(const ShadowLeaf& leaf);
-  bool lay_over();
+  bool lay_over(std::optional<std::string_view> key, bool backward);
   bool good(Status s);
   bool read(std::size_t i, bool verified, Record& out);
   // May change record_ also when it returns false.
@@ -134,7 +134,7 @@ class Cursor {
   WriteSet* const write_set_;                     // of txn_
   std::size_t range_ = 0;                         // index in the transaction's reads.ranges
   const Tree* tree_ = nullptr;                    // while positioned
-  // The loaded leaf.
+  // The loaded leaf; with many writes of the transaction's own a part of it.
   std::uint64_t loaded_in_ = 0;  // epoch
   UpperBound right_;             // upper bound of its keys
   std::string left_;             // lower bound, inclusive

@@ -79,6 +79,10 @@ Result<std::uint64_t> Reclaimer::look(std::uint64_t records_max) {
   if (!TENUTO_PLANT("store_reclaim_leaves_retired")) all_.make_room();
   std::vector<std::shared_ptr<CollectionState>> states;
   TENUTO_TRY(all_.expiring(states));
+  std::erase_if(place_, [&](const auto& place) {  // of collections that were dropped
+    return std::none_of(states.begin(), states.end(),
+                        [&](const auto& state) { return state->id == place.first; });
+  });
   if (records_max == 0) {
     place_.clear();
     next_ = {};

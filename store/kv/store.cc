@@ -2,6 +2,8 @@
 // those of Collection (collection.cc).
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "pm/plant.h"
@@ -16,6 +18,19 @@ Status StoreImpl::check_order(KeyOrder order, const std::string& path, Report* r
   if (order == KeyOrder::bytes || order == KeyOrder::u64) return Status::ok;
   return fail(Status::invalid_argument, report,
               "the keys of a default collection are in order bytes or u64", path);
+}
+
+Status StoreImpl::check_options(const StoreOptions& options, const std::string& path,
+                                Report* report) {
+  std::set<std::string_view> names;
+  for (const KeyCodec& codec : options.codecs) {
+    const bool named = !codec.name.empty() && codec.name.size() <= store::kCodecNameMax;
+    if (named && names.insert(codec.name).second) continue;
+    return fail(Status::invalid_argument, report,
+                "each codec in StoreOptions::codecs has a name of its own, of 1 to 63 bytes", path,
+                {}, "codec '" + codec.name + "'");
+  }
+  return check_order(options.order, path, report);
 }
 
 Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report) {
@@ -53,7 +68,7 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
 Result<Store> Store::open(std::string_view path, const StoreOptions& options, Report* report) {
   Report local;
   Report* r = report != nullptr ? report : &local;
-  TENUTO_TRY(StoreImpl::check_order(options.order, std::string(path), r));
+  TENUTO_TRY(StoreImpl::check_options(options, std::string(path), r));
   Result<Pool> pool = Pool::open(path, options.pool, r);
   if (pool && options.error_if_exists) {
     return fail(Status::exists, r, "there is a pool already", std::string(path));
@@ -78,7 +93,7 @@ Result<Store> Store::open(std::string_view path, const StoreOptions& options, Re
 
 Result<Store> Store::open(Pool&& pool, const StoreOptions& options, Report* report) {
   if (pool.impl_ == nullptr) return Status::closed;
-  TENUTO_TRY(StoreImpl::check_order(options.order, pool.impl_->file->path(), report));
+  TENUTO_TRY(StoreImpl::check_options(options, pool.impl_->file->path(), report));
   auto impl = std::make_unique<StoreImpl>(std::move(pool));
   const Status s = impl->attach(options, false, report);
   if (s == Status::ok) return Store(std::move(impl));

@@ -71,7 +71,9 @@ struct StoreImpl {
   static Status finish_copy(Store& copy, store::Times times, Report* report);
   // invalid_argument: a default collection cannot have the order.
   static Status check_order(KeyOrder order, const std::string& path, Report* report);
-  // Opens or makes the store in the pool. REQUIRES: check_order(options.order).
+  // Also: a codec's name is no name, or there is one of that name before it.
+  static Status check_options(const StoreOptions& options, const std::string& path, Report* report);
+  // Opens or makes the store in the pool. REQUIRES: check_options(options).
   Status attach(const StoreOptions& options, bool fresh, Report* report);
 
   // Encodes the batch into `out`. `there` gets what must still be true when the batch is written.

@@ -119,11 +119,35 @@ bool WriteSet::writes_between(std::string_view low, const UpperBound& end) const
   return from != latest.end() && (!end.bounded || from->first < end.key);
 }
 
+void WriteSet::narrow(std::optional<std::string_view> key, bool backward, std::string& low,
+                      UpperBound& end) const {
+  const auto first = latest.lower_bound(low);
+  const auto last = end.bounded ? latest.lower_bound(end.key) : latest.end();
+  const bool inside = key && *key >= low && (!end.bounded || *key < end.key);
+  auto from = first;
+  auto to = last;
+  if (backward) {
+    if (inside) to = latest.upper_bound(*key);
+    from = to;
+    for (int n = 0; n < kLaidOver && from != first; ++n) --from;
+    if (from != first) low = from->first;
+  } else {
+    if (inside) from = latest.lower_bound(*key);
+    to = from;
+    for (int n = 0; n < kLaidOver && to != last; ++n) ++to;
+    if (from != first) low = *key;
+  }
+  if (to != last) end = {true, std::string(to->first), nullptr};
+}
+
 void WriteSet::overlay(std::string_view low, const UpperBound& end,
                        std::vector<Entry>& entries) const {
   const auto from = latest.lower_bound(low);
   const auto to = end.bounded ? latest.lower_bound(end.key) : latest.end();
-  std::erase_if(entries, [this](const Entry& e) { return latest.contains(e.record.key); });
+  std::erase_if(entries, [&](const Entry& e) {
+    const std::string_view key = e.record.key;
+    return key < low || (end.bounded && key >= end.key) || latest.contains(key);
+  });
   for (auto at = from; at != to; ++at) {
     const Write& w = writes[at->second];
     if (w.value) {

@@ -45,8 +45,14 @@ struct WriteSet {
   // Makes `write` the latest of its key, in the place of the entry at `at`.
   void name_again(std::map<std::string_view, std::size_t>::iterator at, std::size_t write);
   bool writes_between(std::string_view low, const UpperBound& end) const;
-  // Lays the writes between these bounds, which are a leaf's, over its entries.
+  // Narrows these bounds, which are a leaf's, to what a walk from `key` (none: from the end) meets
+  // first: kLaidOver writes. A transaction may have any number of writes for one leaf, and would
+  // lay all of them over it for each seek.
+  void narrow(std::optional<std::string_view> key, bool backward, std::string& low,
+              UpperBound& end) const;
+  // Lays the writes between these bounds over a leaf's entries, and leaves out what is outside.
   void overlay(std::string_view low, const UpperBound& end, std::vector<Entry>& entries) const;
+  static constexpr int kLaidOver = 64;
 
   const std::shared_ptr<CollectionState> state;
   const bool own;                   // the transaction makes the collection

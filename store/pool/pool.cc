@@ -201,13 +201,14 @@ Status Pool::realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& 
   const bool fits = *size == had && offset_of(old).value % options.align == 0;
   if (fits && type == had_type) return Status::ok;
   return run([&](Transaction& tx) {
-    Result<void*> fresh = tx.alloc(bytes, {.align = options.align, .type = type});
+    const std::uint64_t wanted = options.zero ? *size : bytes;
+    Result<void*> fresh = tx.alloc(wanted, {.align = options.align, .type = type});
     if (!fresh) return fresh.error();
     TENUTO_TRY(tx.add_later(dest));
     TENUTO_TRY(tx.ready());  // fields of the old block that wait are in it before it is copied
     const std::uint64_t kept = std::min(had, bytes);
     std::memcpy(*fresh, old, kept);
-    if (options.zero) std::memset(static_cast<std::byte*>(*fresh) + kept, 0, bytes - kept);
+    if (options.zero) std::memset(static_cast<std::byte*>(*fresh) + kept, 0, wanted - kept);
     __atomic_store_n(&dest.raw, PtrWord::encode(&dest, *fresh), __ATOMIC_RELEASE);
     return tx.free(old);
   });
@@ -226,9 +227,11 @@ Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options)
   }
   if (!block) return block.error();
   settle(*impl_, block->offset);
-  if (options.zero) zero_flush(impl_->file->at<void>(block->offset), bytes);
+  void* const data = impl_->file->at<void>(block->offset);
+  const std::uint64_t usable_bytes = impl_->heap->usable(*block);
+  if (options.zero) zero_flush(data, usable_bytes);
   TENUTO_TRY(impl_->file->bad_pages());
-  return Reserved{block->offset, impl_->file->at<void>(block->offset), impl_->heap->usable(*block)};
+  return Reserved{block->offset, data, usable_bytes};
 }
 
 Status Pool::cancel(const Reserved& block, Report* report) {

@@ -110,8 +110,8 @@ struct StoreOptions {
   // missing cannot be opened. It is unchanged, and later opens with the codec can use it.
   std::vector<KeyCodec> codecs = {};
   // A thread of the store reclaims expired records. It runs only if a collection has lifetimes.
-  // Every reclaim_every_ms milliseconds it looks at up to reclaim_at_once records. reclaim_every_ms
-  // 0: there is no thread, only Store::reclaim.
+  // Every reclaim_every_ms milliseconds, but at least once a year, it looks at up to
+  // reclaim_at_once records. reclaim_every_ms 0: there is no thread, only Store::reclaim.
   std::uint64_t reclaim_every_ms = 1000;
   std::uint64_t reclaim_at_once = 10'000;
   // The clock that decides what has expired, in milliseconds since 1970. Empty: the system's. All

@@ -10,8 +10,8 @@
 //   kHeadBytes ...  zone 0's lower state, then frames (the frames of the head belong to zone 0)
 //
 // The superblock copies are written in turn: sequence & 1 picks the copy. The valid copy with the
-// higher sequence is authoritative. Copies change at create, open and
-// close, and when the pool gets a mark (kVariantJoint, kVariantDamaged).
+// higher sequence is authoritative. Copies change at create, open and close, and when the pool gets
+// a mark (kVariantJoint, kVariantDamaged): both, one after the other, so the first decides.
 //
 // Layout 4 (version 0.1) had superblocks of one line, no journal page and no times. file/super.cc
 // reads both layouts.

@@ -201,56 +201,6 @@ TEST_F(KvIteratorTest, every_walk_is_in_order_whatever_was_written_since_the_las
   }
 }
 
-// A full leaf has one free slot after an erase. So the next key gets the slot of the erased one,
-// which has a place in the order.
-TEST_F(KvIteratorTest, a_slot_that_is_used_again_has_the_place_of_its_new_key) {
-  Store s = opened();
-  constexpr int kCount = 48;
-  Keys expected;
-  for (int i = 0; i < kCount; ++i) {
-    expected.push_back(key_of(10 * i));
-    ASSERT_EQ(s.put(expected.back(), "v"), Status::ok);
-  }
-  ASSERT_EQ(s.stats().leaves, 1u);
-  Iterator it = s.iterator();
-  for (int round = 0; round < 40; ++round) {
-    it.seek_first();
-    ASSERT_EQ(keys(it), expected) << "round " << round;
-    const auto gone = expected.begin() + round * 7 % kCount;
-    const std::string key = key_of(10 * (round * 29 % kCount) + 1 + round % 9);
-    ASSERT_EQ(s.erase(*gone), Status::ok);
-    expected.erase(gone);
-    ASSERT_EQ(s.put(key, "v"), Status::ok);
-    expected.insert(std::lower_bound(expected.begin(), expected.end(), key), key);
-    ASSERT_EQ(s.stats().leaves, 1u);
-    expect_valid(s);
-  }
-}
-
-// A split, a bulk load and a walk leave an order. Keys that come after it are sorted in, few of
-// them one by one, and many together.
-TEST_F(KvIteratorTest, keys_that_come_after_a_walk_are_sorted_in) {
-  for (int more = 1; more <= 40; ++more) {
-    std::remove(path_.str().c_str());
-    Store s = opened();
-    Keys expected;
-    const auto put = [&](int key) {
-      ASSERT_EQ(s.put(key_of(key), "v"), Status::ok);
-      expected.push_back(key_of(key));
-    };
-    for (int i = 0; i < 60; ++i) put(i * 37 % 60 * 100);  // splits once
-    for (int round = 0; round < 3; ++round) {
-      for (int i = 0; i < more; ++i) put((i * 41 + round * 13) % 60 * 100 + 1 + i / 60 + round);
-      std::sort(expected.begin(), expected.end());
-      expect_valid(s);
-      Iterator it = s.iterator();
-      it.seek_first();
-      ASSERT_EQ(keys(it), expected) << more << " keys, round " << round;
-      expect_valid(s);
-    }
-  }
-}
-
 TEST_F(KvIteratorTest, erasing_under_the_cursor_skips_nothing) {
   Store s = opened();
   for (int i = 0; i < 2000; ++i) ASSERT_EQ(s.put(key_of(i), "v"), Status::ok);

@@ -89,10 +89,14 @@ void Tree::Batch::finish() {
     for (std::size_t i = l.first; i < l.end; ++i) {
       Change& c = changes_[i];
       keep(l, c);
-      if (!c.op->erase) {
-        l.shadow->set_entry(c.slot, SlotWord::make(c.record, c.hash.slot), c.hash.fingerprint);
+      const SlotWord word = SlotWord::make(c.record, c.hash.slot);
+      if (c.op->erase) {
+        if (c.found) l.shadow->remove_entry(c.slot);
       } else if (c.found) {
-        l.shadow->set_fingerprint(c.slot, 0);
+        l.shadow->set_word(c.slot, word);
+      } else {
+        l.shadow->set_entry(c.slot, word, c.hash.fingerprint,
+                            l.tree->leaves_.place_in_order(*l.shadow, c.op->key));
       }
     }
   }

@@ -138,7 +138,7 @@ class Tree::Bulk {
       write_record(tree_.file_, block->offset, r.key, r.value);
       const KeyHash hash = hash_key(r.key);
       entries[n] = {SlotWord::make(block->offset, hash.slot), hash.fingerprint};
-      shadow.set_entry(static_cast<unsigned>(n), entries[n].word, hash.fingerprint);
+      shadow.set_entry(static_cast<unsigned>(n), entries[n].word, hash.fingerprint, {});
     }
     leaf.low = shortest_separator(before, records.front().key);
     if (low_needs_block(leaf.low.size())) {
@@ -157,7 +157,10 @@ class Tree::Bulk {
     fill_leaf(made, leaf.at, tree_.id_, next, entries, static_cast<unsigned>(records.size()),
               leaf.low, leaf.low_block);
     shadow.set_leaf(made);
-    shadow.set_order_of_first(static_cast<unsigned>(records.size()));
+    WholeOrder order(tree_.shadows_.heads_of(shadow), common_prefix(leaf.low, records.back().key),
+                     true);
+    for (const BulkRecord& r : records) order.add(order.count, slot_head(r.key, order.prefix));
+    shadow.order.set(order);
     return Status::ok;
   }
 

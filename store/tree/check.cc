@@ -28,7 +28,7 @@ class Tree::Check {
         [&](ShadowLeaf* shadow, std::string_view sep) { leaves.emplace_back(shadow, sep); });
     PoolOffset expected = tree_.first_leaf_;
     for (std::size_t i = 0; i < leaves.size(); ++i) {
-      const ShadowLeaf& shadow = *leaves[i].first;
+      ShadowLeaf& shadow = *leaves[i].first;
       const PoolOffset at = tree_.file_.offset_of(shadow.leaf);
       if (at != expected) return damaged(at, "the index and the chain of leaves disagree");
       const std::string* end = i + 1 < leaves.size() ? &leaves[i + 1].second : nullptr;
@@ -82,7 +82,7 @@ class Tree::Check {
     return Status::ok;
   }
 
-  Status check_leaf(const ShadowLeaf& shadow, PoolOffset at, const std::string& sep,
+  Status check_leaf(ShadowLeaf& shadow, PoolOffset at, const std::string& sep,
                     const std::string* end) {
     const Leaf& leaf = *shadow.leaf;
     TENUTO_TRY(reach(at));
@@ -112,28 +112,35 @@ class Tree::Check {
     return check_order(shadow, at);
   }
 
-  // REQUIRES: the slots were checked. A walk of another thread may store the order anew meanwhile.
-  Status check_order(const ShadowLeaf& shadow, PoolOffset at) {
-    for (;;) {
-      const std::uint64_t version = shadow.read_version();
-      const bool right = order_is_right(shadow);
-      if (!shadow.still(version)) continue;
-      return right ? Status::ok : damaged(at, "the order of a leaf's slots is wrong");
-    }
+  // REQUIRES: the slots were checked. A walk of another thread may store the order meanwhile.
+  Status check_order(ShadowLeaf& shadow, PoolOffset at) {
+    if (!shadow.lock()) return Status::ok;
+    LeafLock lock(shadow);
+    const bool right = order_is_right(shadow);
+    lock.unlock_unchanged();
+    return right ? Status::ok : damaged(at, "the order of a leaf's slots is wrong");
   }
   bool order_is_right(const ShadowLeaf& shadow) const {
-    std::uint64_t known = shadow.used_slots() & shadow.slots_in_order();
+    const SlotOrder& order = shadow.order;
+    if (!order.known()) return true;
+    const bool headed = order.has_heads();
+    const SlotHeads& heads = tree_.shadows_.heads_of(shadow);
+    const Result<KeyRange> range = tree_.leaves_.range_of(shadow);
+    if (!range || (headed && !order.open() && order.prefix() > range->prefix())) return false;
+    std::uint64_t used = shadow.used_slots();
     std::optional<std::string_view> last;
-    for (unsigned i = 0; i < kSlots && shadow.ordered_slot(i) < kSlots; ++i) {
-      const unsigned slot = shadow.ordered_slot(i);
-      if ((known >> slot & 1) == 0) continue;
-      known &= ~(1ull << slot);
+    for (unsigned i = 0; i < shadow.count(); ++i) {
+      const unsigned slot = order.slot(i);
       Record record;
+      if ((used >> slot & 1) == 0) return false;
       if (!read_record(tree_.file_, shadow.word(slot).record(), record)) return false;
+      if (headed && common_prefix(range->low, record.key) < order.prefix()) return false;
+      if (headed && heads.of[slot] != slot_head(record.key, order.prefix())) return false;
       if (last && record.key <= *last) return false;
       last = record.key;
+      used &= ~(1ull << slot);
     }
-    return known == 0;
+    return used == 0;
   }
 
   Status check_slot(const ShadowLeaf& shadow, unsigned slot, PoolOffset at, const std::string& low,

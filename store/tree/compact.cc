@@ -71,16 +71,20 @@ void store_moved(ShadowLeaf& shadow, const MovedEntry* moved, unsigned count) {
 
 // The order of a leaf whose used slots, in turn, become the slots 0, 1, 2, ... of `fresh`.
 // REQUIRES: the leaf is locked.
-void copy_order(const ShadowLeaf& shadow, ShadowLeaf& fresh) {
+void copy_order(const ShadowLeaves& shadows, const ShadowLeaf& shadow, ShadowLeaf& fresh) {
+  if (!shadow.order.known()) return;
   const std::uint64_t used = shadow.used_slots();
-  std::uint8_t order[kSlots];
-  unsigned count = 0;
-  for (unsigned i = 0; i < kSlots && shadow.ordered_slot(i) < kSlots; ++i) {
-    const std::uint64_t slot = 1ull << shadow.ordered_slot(i);
-    if ((used & shadow.slots_in_order() & slot) == 0) continue;
-    order[count++] = static_cast<std::uint8_t>(std::popcount(used & (slot - 1)));
+  const SlotHeads& heads = shadows.heads_of(shadow);
+  WholeOrder order;
+  if (shadow.order.has_heads()) {
+    order = {shadows.heads_of(fresh), shadow.order.prefix(), shadow.order.open()};
   }
-  fresh.set_order(order, count);
+  for (unsigned i = 0; i < shadow.count(); ++i) {
+    const unsigned slot = shadow.order.slot(i);
+    const std::uint64_t below = used & ((1ull << slot) - 1);
+    order.add(static_cast<unsigned>(std::popcount(below)), heads.of[slot]);
+  }
+  fresh.order.set(order);
 }
 
 }  // namespace
@@ -205,7 +209,7 @@ Status Tree::Compact::merge_locked(ShadowLeaf& left, ShadowLeaf& right) {
     saving.done();
     TENUTO_TRY(txn.commit());
     for (unsigned i = 0; i < count; ++i) {
-      left.set_entry(moved[i].slot, moved[i].word, moved[i].fingerprint);
+      left.set_entry(moved[i].slot, moved[i].word, moved[i].fingerprint, {});
     }
     tree_.versions_.join(left, right);
     return Status::ok;
@@ -356,10 +360,10 @@ void Tree::Compact::replace_leaf(ShadowLeaf& left, ShadowLeaf& shadow, ShadowLea
   for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(used));
     entries[count] = {shadow.word(slot), shadow.fingerprint[slot].load(std::memory_order_relaxed)};
-    fresh.set_entry(count, entries[count].word, entries[count].fingerprint);
+    fresh.set_entry(count, entries[count].word, entries[count].fingerprint, {});
     count += 1;
   }
-  copy_order(shadow, fresh);
+  copy_order(tree_.shadows_, shadow, fresh);
   if (TENUTO_PLANT("store_moved_leaf_linked_first")) {
     publish(left.leaf->head.next, header_word(left.leaf->head.next, block.offset.value));
   }

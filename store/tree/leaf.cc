@@ -4,9 +4,11 @@
 
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "pm/assert.h"
 #include "pm/plant.h"
+#include "store/tree/leaf_reader.h"
 #include "store/tree/record.h"
 #include "tenuto/persist.h"
 
@@ -24,7 +26,8 @@ std::uint32_t low_check(PoolOffset leaf, TreeId tree, std::string_view low) {
 
 }  // namespace
 
-void insert_entry(ShadowLeaf& shadow, unsigned slot, SlotWord word, std::uint8_t fingerprint) {
+void insert_entry(const LeafReader& leaves, ShadowLeaf& shadow, unsigned slot, SlotWord word,
+                  std::string_view key, std::uint8_t fingerprint) {
   Leaf& leaf = *shadow.leaf;
   UsedFingerprints fingerprints = fingerprints_of(shadow);
   fingerprints.of[slot] = fingerprint;
@@ -32,12 +35,13 @@ void insert_entry(ShadowLeaf& shadow, unsigned slot, SlotWord word, std::uint8_t
       bitmap_word(leaf.head.bitmap, bitmap_of(leaf) | 1ull << slot, fingerprints);
   if (TENUTO_PLANT("store_header_before_slot")) publish(leaf.head.bitmap, bitmap);
   publish(leaf.slot[slot], word);
+  const std::optional<OrderPlace> at = leaves.place_in_order(shadow, key);  // beside the flush
   fence("record and slot", "leaf header");  // a set bit promises a whole record and slot word
   if (TENUTO_PLANT("store_bitmap_before_fingerprint")) store_ordered(leaf.head.bitmap, bitmap);
   store_ordered(leaf.head.fingerprint[slot], fingerprint);
   publish(leaf.head.bitmap, bitmap);
   fence("leaf header", "insert returns");
-  shadow.set_entry(slot, word, fingerprint);
+  shadow.set_entry(slot, word, fingerprint, at);
 }
 
 void swap_entry(ShadowLeaf& shadow, unsigned slot, SlotWord word) {
@@ -53,7 +57,7 @@ void erase_entry(ShadowLeaf& shadow, unsigned slot) {
   publish(leaf.head.bitmap,
           bitmap_word(leaf.head.bitmap, bitmap_of(leaf) & ~(1ull << slot), fingerprints));
   fence("leaf bitmap", "erase returns, record is retired");
-  shadow.set_fingerprint(slot, 0);
+  shadow.remove_entry(slot);
 }
 
 namespace {

@@ -32,9 +32,12 @@
 
 namespace TENUTO_NS::store {
 
+class LeafReader;
+
 // These three update the shadow leaf after the last fence. REQUIRES: the shadow leaf is locked; the
 // record is flushed, and for swap_entry also fenced.
-void insert_entry(ShadowLeaf& shadow, unsigned slot, SlotWord word, std::uint8_t fingerprint);
+void insert_entry(const LeafReader& leaves, ShadowLeaf& shadow, unsigned slot, SlotWord word,
+                  std::string_view key, std::uint8_t fingerprint);
 void swap_entry(ShadowLeaf& shadow, unsigned slot, SlotWord word);
 void erase_entry(ShadowLeaf& shadow, unsigned slot);
 

@@ -1,7 +1,7 @@
 // Searches, whole leaves, and walks in key order. A walk reads only the records that it hands out.
-// The order of the slots is in the shadow leaf (shadow_leaf.h). A walk completes it: it sorts in
-// the few slots that were filled since, or sorts all. A record is read when the cursor comes to it.
-// Before that its lines are prefetched, as are the next leaf's.
+// The order of the slots is in the shadow leaf (slot_order.h). A walk that finds none sorts the
+// leaf, and leaves the order there. A record is read when the cursor comes to it. Before that its
+// lines are prefetched, as are the next leaf's.
 #include "store/tree/leaf_reader.h"
 
 #include <algorithm>
@@ -66,7 +66,8 @@ Status LeafReader::judge(const Found& found, bool for_value, Record& out) const 
 
 Status LeafReader::entries(const Place& place, std::vector<Entry>& out, bool verified) const {
   TENUTO_TRY(read_all(place, out, verified));
-  return in_range(place, out);
+  const Result<KeyRange> range = range_of(*place.leaf);
+  return range ? in_range(place, *range, out) : range.error();
 }
 
 Status LeafReader::read_all(const Place& place, std::vector<Entry>& out, bool verified) const {
@@ -99,14 +100,10 @@ void LeafReader::ask_to_read(const SlotWord* words, std::size_t count) const {
 }
 
 // A key in the wrong leaf would be skipped by a walk, and lost by a split.
-Status LeafReader::in_range(const Place& place, std::span<const Entry> found) const {
-  const Result<std::string_view> low = low_of(*place.leaf);
-  if (!low) return low.error();
-  const Result<std::optional<std::string_view>> end = end_of(*place.leaf);
-  if (!end) return end.error();
-  const auto wrong = std::find_if(found.begin(), found.end(), [&](const Entry& e) {
-    return e.record.key < *low || (*end && **end <= e.record.key);
-  });
+Status LeafReader::in_range(const Place& place, const KeyRange& range,
+                            std::span<const Entry> found) const {
+  const auto wrong = std::find_if(found.begin(), found.end(),
+                                  [&](const Entry& e) { return !range.has(e.record.key); });
   if (wrong == found.end() || TENUTO_PLANT("store_range_of_keys_not_checked")) return Status::ok;
   // The leaf may have been split since its entries were read.
   if (!place.leaf->still(place.version)) return Status::conflict;
@@ -146,25 +143,6 @@ Status LeafReader::verify(const Record& record) const {
 
 // --- walks ---------------------------------------------------------------------------------------
 
-namespace {
-
-constexpr unsigned kFew = 12;  // slots that are sorted in one by one
-
-// The slots of a leaf, sorted by key.
-struct SlotOrder {
-  std::array<std::uint8_t, kSlots> of;
-  unsigned count = 0;
-
-  void insert(std::size_t rank, std::uint8_t slot) {
-    std::copy_backward(&of[rank], of.data() + count, of.data() + count + 1);
-    of[rank] = slot;
-    count += 1;
-  }
-  void keep(const Place& place) const { place.leaf->keep_order(place.version, of.data(), count); }
-};
-
-}  // namespace
-
 void SortedLeaf::insert(std::size_t rank, SlotWord word) {
   std::copy_backward(&words[rank], words.data() + count, words.data() + count + 1);
   words[rank] = word;
@@ -185,29 +163,21 @@ void SortedLeaf::take(const std::vector<Entry>& sorted) {
 
 Status LeafReader::ordered(const Place& place, SortedLeaf& out) const {
   const ShadowLeaf& shadow = *place.leaf;
-  const std::uint64_t used = shadow.used_slots();
-  const std::uint64_t known = used & shadow.slots_in_order();
+  if (!shadow.order.known()) [[unlikely]]
+    return sort_all(place, out);
   out.own.clear();
   SlotWord* const words = out.words.data();
   const ShadowLeaf::Words word = shadow.words();
-  std::size_t count = 0;
-  for (unsigned i = 0; i < kSlots; ++i) {
-    const unsigned slot = shadow.ordered_slot(i);
-    if (slot >= kSlots) break;
-    words[count] = word[slot];
-    const std::uint64_t counts = known >> slot & 1;
-    if (counts != 0 && words[count].raw == 0) [[unlikely]] {
+  const unsigned count = shadow.count();
+  for (unsigned i = 0; i < count; ++i) {
+    const unsigned slot = shadow.order.slot(i);
+    words[i] = word[slot];
+    if (words[i].raw == 0) [[unlikely]] {
       if (!shadow.still(place.version)) return Status::conflict;
       return damaged_word(shadow, slot);
     }
-    count += counts;
   }
   out.count = count;
-  const std::uint64_t since = used & ~known;
-  if (since != 0 && (known == 0 || !TENUTO_PLANT("store_walk_without_new_slots"))) [[unlikely]] {
-    if (known == 0 || std::popcount(since) > static_cast<int>(kFew)) return sort_all(place, out);
-    return sort_in(place, known, since, out);
-  }
   return shadow.still(place.version) ? Status::ok : Status::conflict;
 }
 
@@ -230,50 +200,50 @@ Status LeafReader::sort_all(const Place& place, SortedLeaf& out) const {
   std::array<KeyRank, kSlots> order;
   sort_by_key({order.data(), count}, [&](std::uint32_t i) { return records[i].key; });
   if (count != 0) {
+    const Result<KeyRange> range = range_of(shadow);
+    if (!range) return range.error();
     const std::uint32_t first = order[0].at;
     const std::uint32_t last = order[count - 1].at;
     const Entry ends[] = {{records[first], words[first], slot[first]},
                           {records[last], words[last], slot[last]}};
-    TENUTO_TRY(in_range(place, ends));
+    TENUTO_TRY(in_range(place, *range, ends));
   }
-  SlotOrder slots;
+  WholeOrder whole;
   out.clear();
   for (std::size_t i = 0; i < count; ++i) {
-    out.words[out.count++] = words[order[i].at];
-    slots.of[slots.count++] = slot[order[i].at];
+    const std::uint32_t at = order[i].at;
+    out.words[out.count++] = words[at];
+    whole.add(slot[at], 0);
   }
-  slots.keep(place);
+  place.leaf->keep_order(place.version, whole);
   return Status::ok;
 }
 
-// Sorts the slots `since` in among those that are known. Their keys came since the whole leaf was
-// sorted and checked, from writes that had located this leaf. So their range is not checked again.
-Status LeafReader::sort_in(const Place& place, std::uint64_t known, std::uint64_t since,
-                           SortedLeaf& sorted) const {
-  const ShadowLeaf& shadow = *place.leaf;
-  SlotOrder slots;
-  for (unsigned i = 0; i < kSlots && shadow.ordered_slot(i) < kSlots; ++i) {
-    const unsigned slot = shadow.ordered_slot(i);
-    if ((known >> slot & 1) != 0) slots.of[slots.count++] = static_cast<std::uint8_t>(slot);
+std::optional<OrderPlace> LeafReader::place_in_order(const ShadowLeaf& shadow,
+                                                     std::string_view key) const {
+  const SlotOrder& order = shadow.order;
+  if (!order.has_heads()) return {};
+  const std::uint64_t used = shadow.used_slots();
+  if (order.open() && !TENUTO_PLANT("store_prefix_of_a_new_key_not_compared")) {
+    const Result<std::string_view> low = low_of(shadow);
+    if (!low) return {};
+    if (common_prefix(*low, key) < order.prefix()) {
+      return OrderPlace{static_cast<unsigned>(std::popcount(used)), 0, nullptr};
+    }
   }
-  std::array<SlotWord, kFew> added;
-  unsigned n = 0;
-  for (std::uint64_t rest = since; rest != 0; rest &= rest - 1) {
-    added[n++] = shadow.word(static_cast<unsigned>(std::countr_zero(rest)));
-  }
-  if (!shadow.still(place.version)) return Status::conflict;
-  read_ahead(added.data(), n);
-  for (unsigned i = 0; i < n; ++i) prefetch(added[i]);
-  for (unsigned i = 0; i < n; ++i, since &= since - 1) {
+  SlotHeads& heads = shadows_.heads_of(shadow);
+  const SlotHead head = slot_head(key, order.prefix());
+  const ComparedHeads compared = compare_heads(heads, head);
+  auto from = static_cast<unsigned>(std::popcount(compared.lower & used));
+  auto to = from + static_cast<unsigned>(std::popcount(compared.equal & used));
+  // The first look is at the last of them, because keys often come in order.
+  for (unsigned at = to - 1; from < to && !TENUTO_PLANT("store_equal_heads_not_compared");
+       at = from + (to - from) / 2) {
     Record record;
-    TENUTO_TRY(read(added[i], false, record));
-    std::size_t rank = 0;
-    TENUTO_TRY(count_below(sorted, record.key, false, rank));
-    sorted.insert(rank, added[i]);
-    slots.insert(rank, static_cast<std::uint8_t>(std::countr_zero(since)));
+    if (read(shadow.word(order.slot(at)), false, record) != Status::ok) return {};
+    (record.key < key ? from : to) = record.key < key ? at + 1 : at;
   }
-  slots.keep(place);
-  return Status::ok;
+  return OrderPlace{from, head, &heads};
 }
 
 // Prefetches the keys of three halvings at once.
@@ -337,16 +307,11 @@ void LeafReader::prefetch_records(const void* child, unsigned count) const {
   }
   const auto& shadow = *static_cast<const ShadowLeaf*>(child);
   const ShadowLeaf::Words words = shadow.words();
-  const std::uint64_t used = shadow.used_slots();
-  const std::uint64_t known = used & shadow.slots_in_order();
-  if (known != used) return prefetch_keys(used, [&](unsigned slot) { return words[slot]; });
-  for (unsigned i = 0; i < kSlots && count > 0; ++i) {
-    const unsigned slot = shadow.ordered_slot(i);
-    if (slot >= kSlots) break;
-    if ((known >> slot & 1) == 0) continue;
-    prefetch(words[slot]);
-    count -= 1;
+  if (!shadow.order.known()) {
+    return prefetch_keys(shadow.used_slots(), [&](unsigned slot) { return words[slot]; });
   }
+  count = std::min(count, shadow.count());
+  for (unsigned i = 0; i < count; ++i) prefetch(words[shadow.order.slot(i)]);
 }
 
 // --- separators and links ------------------------------------------------------------------------
@@ -367,6 +332,14 @@ Result<PoolOffset> LeafReader::next_of(const ShadowLeaf& shadow) const {
     return damaged(file_.offset_of(shadow.leaf), "link to the next leaf");
   }
   return PoolOffset{next.value()};
+}
+
+Result<KeyRange> LeafReader::range_of(const ShadowLeaf& shadow) const {
+  const Result<std::string_view> low = low_of(shadow);
+  if (!low) return low.error();
+  const Result<std::optional<std::string_view>> end = end_of(shadow);
+  if (!end) return end.error();
+  return KeyRange{*low, *end};
 }
 
 Result<std::optional<std::string_view>> LeafReader::end_of(const ShadowLeaf& shadow) const {

@@ -45,6 +45,23 @@ struct SortedLeaf {
   void take(const std::vector<Entry>& sorted);
 };
 
+// The keys that belong into a leaf: from its low separator to that of the next leaf, if there is
+// one.
+struct KeyRange {
+  std::string_view low;
+  std::optional<std::string_view> end;
+
+  // How many bytes all of them share.
+  std::size_t prefix() const { return end ? common_prefix(low, *end) : 0; }
+  bool has(std::string_view key) const { return low <= key && !(end && *end <= key); }
+};
+
+// A key's head in an order with this prefix.
+inline SlotHead slot_head(std::string_view key, std::size_t prefix) {
+  const std::uint64_t head = key_head(key.substr(std::min(prefix, key.size())));
+  return static_cast<SlotHead>(static_cast<std::uint32_t>(head >> 32) ^ 1u << 31);
+}
+
 // What a search for a key has found in its leaf.
 struct Found {
   bool found = false;
@@ -116,8 +133,14 @@ class LeafReader {
   // Sorts by key.
   static void sort(std::vector<Entry>& entries);
 
+  // The place of a new key in the order of a locked leaf. None: the order is lost, because it is
+  // not known, has no heads, or something could not be read. Cost: compare_heads, and log2 of the
+  // keys with the same head reads.
+  std::optional<OrderPlace> place_in_order(const ShadowLeaf& shadow, std::string_view key) const;
   // Whether the keys belong into their leaf. conflict: as above.
-  Status in_range(const Place& place, std::span<const Entry> found) const;
+  Status in_range(const Place& place, const KeyRange& range, std::span<const Entry> found) const;
+  // It counts if the leaf's version is still the same after.
+  Result<KeyRange> range_of(const ShadowLeaf& shadow) const;
   Result<std::string_view> low_of(const ShadowLeaf& shadow) const;
   Result<PoolOffset> next_of(const ShadowLeaf& shadow) const;
   // The low separator of the next leaf; none: there is no next leaf. It counts if the leaf's
@@ -147,8 +170,6 @@ class LeafReader {
   void ask_to_read(const SlotWord* words, std::size_t count) const;
   Status damaged_word(const ShadowLeaf& shadow, unsigned slot) const;
   Status sort_all(const Place& place, SortedLeaf& out) const;
-  Status sort_in(const Place& place, std::uint64_t known, std::uint64_t since,
-                 SortedLeaf& sorted) const;
   Status read_all(const Place& place, std::vector<Entry>& out, bool verified) const;
 
   pm::PoolFile& file_;

@@ -7,14 +7,13 @@
 // A lookup reads inner nodes, line 0, one line of slot words and the record. In a pool that is in
 // memory the slot words are those of the leaf itself, so a shadow leaf takes two lines. On a disk
 // the leaf's page may not be in memory, so the shadow leaf keeps a copy. Shadow leaves are in huge
-// pages.
+// pages. Three more lines have the heads of the keys, which only inserts read (slot_order.h).
 //
 //   version     bit 0      locked
 //               bit 1      dead: unlinked, never changes again
-//               bit 2      gaps
-//               bit 3      damaged: full, and its slots lead nowhere (unmade.h)
-//               bit 4      has slot words; constant
-//               bits 5-28  number of the list of old versions; 0: none (versions.h)
+//               bit 2      damaged: full, and its slots lead nowhere (unmade.h)
+//               bit 3      has slot words; constant
+//               bits 4-27  number of the list of old versions; 0: none (versions.h)
 //               above      counts the changes
 //
 // A reader takes an unlocked version and looks. It uses what it saw only if the version is still
@@ -24,35 +23,23 @@
 // of the leaf itself, too: a writer changes them under the lock, and whoever had taken the version
 // before finds it changed. A word that the medium has changed since the leaf was checked is not
 // handed out (word()).
-//
-// **The order.** Line 1 says which slots were sorted by key, and how: by the last walk, a split, a
-// bulk load. The next walk sorts in only the used slots that the order lacks (leaf_reader.cc).
-// Writers leave the line alone. An erased slot of the order is not in use, so walks pass over it.
-// An update keeps the key. An insert takes an empty slot, which the order lacks, unless that slot
-// was erased meanwhile. Bit 2, gaps, says that the order may have such slots; only then an insert
-// looks, and takes its slot out of the order. Who stores a new order changes the version.
 #pragma once
 
 #include <emmintrin.h>
 #include <sched.h>
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "pm/assert.h"
 #include "pm/plant.h"
 #include "store/tree/format.h"
+#include "store/tree/slot_order.h"
 #include "tenuto/persist.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define TENUTO_STORE_BYTEWISE 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TENUTO_STORE_BYTEWISE 1
-#endif
-#endif
 
 namespace TENUTO_NS::store {
 
@@ -105,20 +92,18 @@ inline std::uint64_t match_fingerprints(const FingerprintBytes& fingerprints,
 struct alignas(kLineBytes) ShadowLeaf {
   static constexpr std::uint64_t kLocked = 1;
   static constexpr std::uint64_t kDead = 2;
-  static constexpr std::uint64_t kGaps = 4;
-  static constexpr std::uint64_t kDamaged = 8;
-  static constexpr std::uint64_t kHasWords = 16;
-  static constexpr unsigned kListShift = 5;
+  static constexpr std::uint64_t kDamaged = 4;
+  static constexpr std::uint64_t kHasWords = 8;
+  static constexpr unsigned kListShift = 4;
   static constexpr unsigned kListBits = 24;
   static constexpr std::uint64_t kListMask = ((1ull << kListBits) - 1) << kListShift;
   static constexpr std::uint64_t kStep = 1ull << (kListShift + kListBits);
 
   std::atomic<std::uint64_t> version{0};
-  Leaf* leaf = nullptr;                          // constant while the shadow is linked
-  FingerprintBytes fingerprint{};                // 0: the slot is empty
-  std::atomic<std::uint8_t> order[kSlots] = {};  // slots by key, then kSlots if there is room
-  std::atomic<std::uint64_t> in_order{0};        // bit i: the place of slot i in `order` is right
-  std::uint64_t low_check = 0;                   // LowSeparator::check; constant as `leaf` is
+  Leaf* leaf = nullptr;            // constant while the shadow is linked
+  FingerprintBytes fingerprint{};  // 0: the slot is empty
+  alignas(kLineBytes) SlotOrder order;
+  std::uint64_t low_check = 0;  // LowSeparator::check; constant as `leaf` is
 
   // REQUIRES: the leaf is whole; no other thread sees this shadow yet.
   void set_leaf(Leaf& of) {
@@ -183,12 +168,8 @@ struct alignas(kLineBytes) ShadowLeaf {
   std::uint64_t match(std::uint8_t wanted) const { return match_fingerprints(fingerprint, wanted); }
   std::uint64_t empty_slots() const { return match_fingerprints(fingerprint, 0); }
   std::uint64_t used_slots() const { return ~empty_slots() & kBitmapMask; }
+  unsigned count() const { return static_cast<unsigned>(std::popcount(used_slots())); }
 
-  // REQUIRES: locked, or no other thread sees it yet.
-  void set_fingerprint(unsigned i, std::uint8_t p) {
-    if (p == 0) set_bits(kGaps, kGaps);
-    fingerprint[i].store(p, std::memory_order_release);
-  }
   // Of the copy, if there is one. Release: meets word(). What the word names is whole.
   void set_word(unsigned i, SlotWord w) {
     if (has_words(version.load(std::memory_order_relaxed))) {
@@ -217,56 +198,45 @@ struct alignas(kLineBytes) ShadowLeaf {
     bool own_;
   };
   Words words() const { return Words(*this); }
-  // The word first: see above. REQUIRES: locked, or no other thread sees it yet.
-  void set_entry(unsigned i, SlotWord w, std::uint8_t p) {
-    if ((version.load(std::memory_order_relaxed) & kGaps) != 0) leave_order(i);
-    set_word(i, w);
-    set_fingerprint(i, p);
-  }
-
-  // The slot at place i of the order; kSlots at its end. It counts if slots_in_order() has it, and
-  // the version is still the same after.
-  unsigned ordered_slot(unsigned i) const { return order[i].load(std::memory_order_acquire); }
-  std::uint64_t slots_in_order() const { return in_order.load(std::memory_order_acquire); }
-  // REQUIRES: no other thread sees it yet.
-  void set_damaged() { set_bits(kDamaged, kDamaged); }
-
-  // REQUIRES: locked, or no other thread sees it yet.
-  void set_order(const std::uint8_t* slots, unsigned count) {
-    std::uint64_t in = 0;
-    for (unsigned i = 0; i < count; ++i) {
-      order[i].store(slots[i], std::memory_order_release);
-      in |= 1ull << slots[i];
+  // These REQUIRE: locked, or no other thread sees it yet.
+  // An entry with a new key, whose place in the order is this; none: it is not known, and the order
+  // is lost. The word first: see above.
+  void set_entry(unsigned i, SlotWord w, std::uint8_t p, const std::optional<OrderPlace>& at) {
+    if (at) {
+      order.insert(i, *at, count());
+    } else {
+      order.lose();
     }
-    if (count < kSlots) order[count].store(kSlots, std::memory_order_release);
-    in_order.store(in, std::memory_order_release);
-    set_bits(kGaps, 0);
+    set_word(i, w);
+    fingerprint[i].store(p, std::memory_order_release);
   }
-  // The same for a leaf whose first slots were filled in key order.
-  void set_order_of_first(unsigned count) {
-    std::uint8_t slots[kSlots];
-    for (unsigned i = 0; i < count; ++i) slots[i] = static_cast<std::uint8_t>(i);
-    set_order(slots, count);
+  void remove_entry(unsigned i) {
+    if (order.known()) order.erase(i, count());
+    fingerprint[i].store(0, std::memory_order_release);
+  }
+  // Removes all entries but those of the order.
+  void keep_only(const WholeOrder& whole) {
+    std::uint64_t gone = used_slots();
+    for (unsigned i = 0; i < whole.count; ++i) gone &= ~(1ull << whole.slot[i]);
+    for (; gone != 0; gone &= gone - 1) {
+      fingerprint[std::countr_zero(gone)].store(0, std::memory_order_release);
+    }
+    order.set(whole);
+  }
+  // REQUIRES: no other thread sees it yet.
+  void set_damaged() {
+    version.store(version.load(std::memory_order_relaxed) | kDamaged, std::memory_order_relaxed);
   }
   // Stores the order, if nothing has changed since `seen`. Cost: a short lock.
-  void keep_order(std::uint64_t seen, const std::uint8_t* slots, unsigned count) {
+  void keep_order(std::uint64_t seen, const WholeOrder& whole) {
     if (!lock_if(seen)) return;
-    set_order(slots, count);
+    order.set(whole);
     unlock();
   }
 
  private:
   std::atomic<std::uint64_t>* own_words() {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(this + 1);
-  }
-  void set_bits(std::uint64_t mask, std::uint64_t bits) {
-    const std::uint64_t v = version.load(std::memory_order_relaxed);
-    version.store((v & ~mask) | bits, std::memory_order_relaxed);
-  }
-  void leave_order(unsigned i) {
-    if (TENUTO_PLANT("store_order_keeps_a_slot_used_again")) return;
-    const std::uint64_t in = in_order.load(std::memory_order_relaxed);
-    in_order.store(in & ~(1ull << i), std::memory_order_release);
   }
 };
 

@@ -19,23 +19,41 @@ ShadowLeaves::ShadowLeaves(const pm::PoolFile& file)
       unit_pages_((file.bytes_max() / kUnitBytes + 2) * sizeof(std::uint32_t)),
       groups_(group_pages_.as<std::atomic<std::uint32_t>>()),
       units_(unit_pages_.as<std::atomic<std::uint32_t>>()) {
-  void* const p =
-      ::mmap(nullptr, table_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) return;
-  mapped_ = p;
-  first_ = reinterpret_cast<char*>(round_up(reinterpret_cast<std::uintptr_t>(p), kHugeBytes));
-  ::madvise(first_, kHugeBytes, MADV_NOHUGEPAGE);
-  ::madvise(first_ + kHugeBytes, table_bytes() - 2 * kHugeBytes, MADV_HUGEPAGE);
+  shadows_.map(table_bytes(bytes_each()));
+  heads_.map(table_bytes(sizeof(SlotHeads)));
 }
 
 ShadowLeaves::~ShadowLeaves() {
-  if (mapped_ != nullptr) ::munmap(mapped_, table_bytes());
+  shadows_.unmap(table_bytes(bytes_each()));
+  heads_.unmap(table_bytes(sizeof(SlotHeads)));
 }
 
 // With room to begin at a huge page.
-std::size_t ShadowLeaves::table_bytes() const {
+std::size_t ShadowLeaves::table_bytes(std::size_t each) const {
   const std::uint64_t groups = file_.bytes_max() / kUnitBytes + 2;
-  return round_up((groups * kGroupLeaves) << shift_, kHugeBytes) + 2 * kHugeBytes;
+  return round_up(groups * kGroupLeaves * each, kHugeBytes) + 2 * kHugeBytes;
+}
+
+void ShadowLeaves::Table::map(std::size_t bytes) {
+  void* const p =
+      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return;
+  mapped = p;
+  first = reinterpret_cast<char*>(round_up(reinterpret_cast<std::uintptr_t>(p), kHugeBytes));
+  ::madvise(first, kHugeBytes, MADV_NOHUGEPAGE);
+  ::madvise(first + kHugeBytes, bytes - 2 * kHugeBytes, MADV_HUGEPAGE);
+}
+
+void ShadowLeaves::Table::unmap(std::size_t bytes) {
+  if (mapped != nullptr) ::munmap(mapped, bytes);
+}
+
+bool ShadowLeaves::Table::make_writable(std::size_t end) {
+  if (end <= writable) return true;
+  const std::size_t more = round_up(end, kHugeBytes) - writable;
+  if (::mprotect(first + writable, more, PROT_READ | PROT_WRITE) != 0) return false;
+  writable += more;
+  return true;
 }
 
 void ShadowLeaves::make_group(PoolOffset leaf) {
@@ -43,12 +61,10 @@ void ShadowLeaves::make_group(PoolOffset leaf) {
   std::atomic<std::uint32_t>& group = groups_[leaf.value / kUnitBytes];
   if (group.load(std::memory_order_relaxed) != 0) return;
   const std::uint32_t made = groups_made_ + 1;
-  const std::size_t end = ((made + 1) * kGroupLeaves) << shift_;
-  if (end > writable_) {
-    const std::size_t more = round_up(end, kHugeBytes) - writable_;
-    if (::mprotect(first_ + writable_, more, PROT_READ | PROT_WRITE) != 0) pm::throw_bad_alloc();
-    writable_ += more;
-  }
+  const std::size_t leaves = (made + 1) * kGroupLeaves;
+  const bool writable = shadows_.make_writable(leaves * bytes_each()) &&
+                        heads_.make_writable(leaves * sizeof(SlotHeads));
+  if (!writable) pm::throw_bad_alloc();
   groups_made_ = made;
   units_[made].store(static_cast<std::uint32_t>(leaf.value / kUnitBytes),
                      std::memory_order_relaxed);
@@ -57,7 +73,6 @@ void ShadowLeaves::make_group(PoolOffset leaf) {
 
 void ShadowLeaves::set_empty(ShadowLeaf& shadow) const {
   std::memset(static_cast<void*>(&shadow), 0, sizeof(ShadowLeaf));
-  shadow.set_order(nullptr, 0);
   shadow.version.store(with_words_ ? ShadowLeaf::kHasWords : 0, std::memory_order_relaxed);
 }
 
@@ -74,7 +89,10 @@ ShadowLeaf& ShadowLeaves::fresh(PoolOffset leaf) {
   return shadow;
 }
 
-void ShadowLeaves::clear(ShadowLeafWithWords& shadow) const { set_empty(shadow); }
+void ShadowLeaves::clear(ShadowLeafWithWords& shadow) const {
+  set_empty(shadow);
+  shadow.order.lose();
+}
 
 ShadowLeaf& ShadowLeaves::put(const ShadowLeafWithWords& filled) {
   ShadowLeaf& shadow = place_of(file_.offset_of(filled.leaf));

@@ -11,15 +11,19 @@ namespace TENUTO_NS::store {
 
 class SortedEntries {
  public:
-  // Reads the records, and checks them as LeafReader::entries does. REQUIRES: the leaf is locked.
+  // Reads the range and the records, and checks them as LeafReader::entries does. REQUIRES: the
+  // leaf is locked.
   Status read(const LeafReader& leaves, ShadowLeaf& locked);
 
   std::size_t size() const { return count_; }
   const Entry& operator[](std::size_t i) const { return entry_[order_[i].at]; }
+  // That of the leaf.
+  const KeyRange& range() const { return range_; }
 
  private:
   std::size_t count_ = 0;
-  std::array<Entry, kSlots> entry_;    // by slot
+  KeyRange range_;
+  std::array<Entry, kSlots> entry_;    // by slot, or in the order that the leaf had
   std::array<KeyRank, kSlots> order_;  // of them
 };
 

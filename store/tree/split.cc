@@ -32,6 +32,19 @@ Status Tree::split_full(ShadowLeaf& shadow, std::string_view key) {
   return made ? Status::ok : made.error();
 }
 
+namespace {
+
+// A guess: two bytes less than its left neighbour has, so that four of them tell some 10000 keys
+// of decimal digits apart, in whatever order they come.
+std::size_t prefix_of_last(const SortedEntries& sorted, std::size_t from, std::string_view low) {
+  const std::size_t left = common_prefix(sorted.range().low, low);
+  const std::size_t guess = left - std::min<std::size_t>(left, 2);
+  if (from == sorted.size()) return guess;
+  return std::min(guess, common_prefix(low, sorted[sorted.size() - 1].record.key));
+}
+
+}  // namespace
+
 Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const SortedEntries& sorted,
                                     std::size_t keep, std::string_view low) {
   // The link is copied and gets a new checksum, so check the old one.
@@ -51,21 +64,29 @@ Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const SortedEntries& sor
   UnlinkedBlock low_block(heap_, low_at);
   Leaf& left = *shadow.leaf;
   ShadowLeaf* const right = &shadows_.fresh(block->offset);
+  const KeyRange& range = sorted.range();
+  WholeOrder stay(shadows_.heads_of(shadow), common_prefix(range.low, low), false);
+  WholeOrder go(shadows_.heads_of(*right),
+                range.end ? common_prefix(low, *range.end) : prefix_of_last(sorted, keep, low),
+                !range.end);
   NewEntry moved[kSlots];
-  unsigned count = 0;
   std::uint64_t kept = bitmap_of(left);
+  for (std::size_t i = 0; i < keep; ++i) {
+    stay.add(sorted[i].slot, slot_head(sorted[i].record.key, stay.prefix));
+  }
   for (std::size_t i = keep; i < sorted.size(); ++i) {
     const Entry& e = sorted[i];
     const std::uint8_t fingerprint = shadow.fingerprint[e.slot].load(std::memory_order_relaxed);
-    right->set_entry(count, e.word, fingerprint);
-    moved[count++] = {e.word, fingerprint};
+    right->set_entry(go.count, e.word, fingerprint, {});
+    moved[go.count] = {e.word, fingerprint};
+    go.add(go.count, slot_head(e.record.key, go.prefix));
     kept &= ~(1ull << e.slot);
   }
-  right->set_order_of_first(count);
+  right->order.set(go);
   if (TENUTO_PLANT("store_split_links_first")) {
     publish(left.head.next, header_word(left.head.next, block->offset.value));
   }
-  fill_leaf(*right->leaf, block->offset, id_, *next, moved, count, low, low_at);
+  fill_leaf(*right->leaf, block->offset, id_, *next, moved, go.count, low, low_at);
   right->set_leaf(*right->leaf);
   // All that needs memory comes before the link is durable. So the index leads to the new leaf
   // already. Both leaves are locked, so no thread reads them.
@@ -78,10 +99,7 @@ Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const SortedEntries& sor
   fence("new leaf", "chain link");
   link_split(shadow, block->offset, kept);
   versions_.divide(shadow, *right, low);
-  for (std::size_t i = keep; i < sorted.size(); ++i) shadow.set_fingerprint(sorted[i].slot, 0);
-  std::uint8_t order[kSlots];
-  for (std::size_t i = 0; i < keep; ++i) order[i] = sorted[i].slot;
-  shadow.set_order(order, static_cast<unsigned>(keep));
+  shadow.keep_only(stay);
   return right;
 }
 
@@ -111,6 +129,7 @@ void Tree::try_unlink_empty(std::string_view key) {
       left_lock.unlock_unchanged();
       continue;
     }
+    if (!TENUTO_PLANT("store_order_stays_closed_when_its_range_grows")) left.order.open_up();
     shadow_lock.unlock_dead();
     left_lock.unlock();
     retire_block(low_block(*shadow.leaf), shadow.leaf->low.bytes());

@@ -137,10 +137,14 @@ StoreStats Tree::Statistics::stats() const {
   out.records = static_cast<std::uint64_t>(tree_.records_at_open_ + tree_.garbage_.records());
   out.record_bytes =
       static_cast<std::uint64_t>(tree_.record_bytes_at_open_ + tree_.garbage_.record_bytes());
-  out.leaves = tree_.index_.each_made([&](ShadowLeaf*) { out.shadow_leaves += 1; });
+  std::uint64_t shadow_bytes = 0;
+  out.leaves = tree_.index_.each_made([&](const ShadowLeaf* shadow) {
+    out.shadow_leaves += 1;
+    shadow_bytes += tree_.shadows_.bytes_of(*shadow);
+  });
   out.inner_nodes = shape.nodes;
   out.height = shape.levels;
-  out.index_dram_bytes = shape.bytes + out.shadow_leaves * tree_.shadows_.bytes_each();
+  out.index_dram_bytes = shape.bytes + shadow_bytes;
   out.lookup_cache_bytes = tree_.lookups_.bytes();
   out.rebuild_ms = tree_.rebuild_ms_;
   return out;

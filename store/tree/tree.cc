@@ -158,6 +158,7 @@ Status Tree::gone(LeafLock& lock) const {
 Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
   if (old.found) return replace_record(place, p, old);
   ShadowLeaf& shadow = *place.leaf;
+  shadows_.prefetch_order(shadow);
   ThreadGarbage& garbage = garbage_.mine();  // before the lock: it may have to be made
   if (!shadow.lock_if(place.version)) return Status::conflict;
   LeafLock lock(shadow);
@@ -169,7 +170,7 @@ Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
   const TimestampWord now = versions_.now();
   if (!still_there()) [[unlikely]]
     return gone(lock);
-  insert_entry(shadow, choose_slot(used), SlotWord::make(p.record, p.hash.slot),
+  insert_entry(leaves_, shadow, choose_slot(used), SlotWord::make(p.record, p.hash.slot), p.key,
                p.hash.fingerprint);
   p.record = {};
   if (now.snapshots() != 0) [[unlikely]] {

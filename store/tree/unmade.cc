@@ -49,7 +49,8 @@ const char* LeafMaker::fill(UnmadeLeaf unmade, ShadowLeafWithWords& shadow) cons
   if (damage != nullptr) {
     constexpr std::uint8_t kAny = 1;
     for (unsigned i = 0; i < kSlots; ++i) {
-      shadow.set_entry(i, SlotWord{}, TENUTO_PLANT("store_damaged_leaf_looks_empty") ? 0 : kAny);
+      const bool empty = TENUTO_PLANT("store_damaged_leaf_looks_empty");
+      shadow.set_entry(i, SlotWord{}, empty ? 0 : kAny, {});
     }
     shadow.set_damaged();
   }

@@ -360,7 +360,7 @@ TEST_F(NoMemoryOpenTest, address_space_that_is_refused) {
   options_.pool.size_max = 1u << 30;
   int refused = 0;
   bool opened = false;
-  for (std::uint64_t more = 0; !opened && more < (512u << 20); more += 4u << 20) {
+  for (std::uint64_t more = 0; !opened && more < (1u << 30); more += 4u << 20) {
     const pid_t child = ::fork();
     if (child == 0) {
       const rlimit limit{address_space() + options_.pool.size_max + more, RLIM_INFINITY};

@@ -13,6 +13,7 @@
 #include "store/tree/leaf_reader.h"
 #include "support/kv_fixture.h"
 #include "tenuto/kv.h"
+#include "tenuto/snapshot.h"
 
 namespace tenuto {
 namespace {
@@ -138,6 +139,29 @@ TEST_F(SlotOrderTest, a_leaf_whose_neighbour_is_unlinked_takes_keys_without_its_
   ASSERT_LE(s.stats().leaves, 3u);
   for (const char* const key : {"z", "x", "y", "zz", "leg", "lefu", "m"}) {
     put(key);
+    expect_keys(s, expected);
+  }
+}
+
+// A snapshot keeps the versions in the list of an empty leaf, so it is not unlinked. Then a merge
+// gives its range to its left neighbour, and moves no key.
+TEST_F(SlotOrderTest, a_leaf_that_takes_the_range_of_an_empty_one_takes_keys_without_its_prefix) {
+  Store s = opened();
+  std::set<std::string> expected;
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(s.put("left" + key_of(i), "v"), Status::ok);
+  const std::uint64_t leaves = s.stats().leaves;
+  ASSERT_GE(leaves, 4u);
+  Result<Snapshot> snapshot = s.snapshot();
+  ASSERT_TRUE(snapshot);
+  for (int i = 0; i < 80; ++i) expected.insert("left" + key_of(i));  // more than a merged leaf has
+  for (int i = 80; i < 200; ++i) ASSERT_EQ(s.erase("left" + key_of(i)), Status::ok);
+  ASSERT_EQ(s.stats().leaves, leaves);
+  const Result<CompactStats> done = s.compact();
+  ASSERT_TRUE(done);
+  ASSERT_GT(done->leaves_merged, 0u);
+  for (const char* const key : {"z", "x", "y", "zz", "leg", "lefu", "m"}) {
+    ASSERT_EQ(s.put(key, "v"), Status::ok);
+    expected.insert(key);
     expect_keys(s, expected);
   }
 }

@@ -211,6 +211,8 @@ Status Tree::Compact::merge_locked(ShadowLeaf& left, ShadowLeaf& right) {
     for (unsigned i = 0; i < count; ++i) {
       left.set_entry(moved[i].slot, moved[i].word, moved[i].fingerprint, {});
     }
+    // The right leaf may have been empty, so the order may still be there.
+    if (!TENUTO_PLANT("store_merge_leaves_the_order_closed")) left.order.open_up();
     tree_.versions_.join(left, right);
     return Status::ok;
   };

@@ -365,5 +365,22 @@ TEST_F(SeveralPoolsCrossings, a_store_in_the_same_pool_goes_on_beside_it) {
   EXPECT_EQ(root_[1]->n, 50u);
 }
 
+// An open of several that fails has opened some of them. They end as closed as they were before.
+TEST_F(SeveralPoolsCrossings, an_open_of_several_that_fails_closes_what_it_opened) {
+  const std::string paths[2] = {path_[0].str(), path_[1].str()};
+  for (auto& p : pool_) p.reset();
+  Report report;
+  EXPECT_EQ(Pool::open_all({paths[0], paths[1], "/no/such/pool"}, options_, &report).error(),
+            Status::not_found);
+  EXPECT_NE(report.text().find("/no/such/pool"), std::string::npos) << report.text();
+  EXPECT_EQ(Pool::open_all({paths[0], paths[1], paths[0]}, options_).error(), Status::busy);
+  PoolOptions to_read = options_;
+  to_read.read_only = true;
+  for (const std::string& path : paths)
+    EXPECT_TRUE(Pool::open(path, to_read, &report)) << report.text();
+  reopen();
+  for (const auto& p : pool_) EXPECT_TRUE(p->info().was_clean);
+}
+
 }  // namespace
 }  // namespace tenuto::test

@@ -1,5 +1,7 @@
 #include "store/kv/store_parts.h"
 
+#include <optional>
+
 #include "store/kv/head.h"
 #include "store/kv/refused.h"
 
@@ -47,17 +49,17 @@ Result<Pool> Pool::open(std::string_view path, const PoolOptions& options, Repor
 // Each round opens at least one pool, or the next one may end what is in doubt as the options say.
 Result<std::vector<Pool>> Pool::open_all(const std::vector<std::string>& paths,
                                          const PoolOptions& options, Report* report) {
-  std::vector<std::unique_ptr<PoolImpl>> opened(paths.size());
+  std::vector<std::optional<Pool>> opened(paths.size());  // a failure closes them
   PoolOptions asking = options;
   asking.in_doubt = InDoubt::ask;
   for (std::size_t left = paths.size(); left > 0;) {
     const std::size_t before = left;
     for (std::size_t i = 0; i < paths.size(); ++i) {
-      if (opened[i] != nullptr) continue;
+      if (opened[i]) continue;
       Result<Pool> pool = open(paths[i], asking, report);
       if (!pool && pool.error() == Status::in_doubt) continue;
       if (!pool) return pool.error();
-      opened[i] = std::move(pool->impl_);
+      opened[i] = std::move(*pool);
       left -= 1;
     }
     if (left != before) continue;
@@ -66,7 +68,7 @@ Result<std::vector<Pool>> Pool::open_all(const std::vector<std::string>& paths,
   }
   std::vector<Pool> all;
   all.reserve(opened.size());
-  for (auto& impl : opened) all.push_back(Pool(std::move(impl)));
+  for (std::optional<Pool>& pool : opened) all.push_back(std::move(*pool));
   return all;
 }
 

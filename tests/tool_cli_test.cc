@@ -365,6 +365,9 @@ TEST_F(ToolCli, collections_are_renamed_and_records_have_lifetimes) {
   expect({"collections", pool}, "logins\t0 records\tbytes, expires\n");
   EXPECT_EQ(run({"collections", pool, "--rename", "none", "--to", "more"}).code, 1);
   EXPECT_EQ(run({"collections", pool, "--rename", "logins"}).code, 2);
+  EXPECT_EQ(run({"collections", pool, "--make", ""}).code, 2);
+  EXPECT_NE(run({"collections", pool, "--drop", ""}).code, 0);
+  EXPECT_EQ(run({"collections", pool, "--rename", "logins", "--to", ""}).code, 2);
   expect({"put", pool, "--collection", "logins", "ann", "1", "--ttl", "3600"}, "");
   expect({"put", pool, "--collection", "logins", "bob", "1", "--ttl", "1"}, "");
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));

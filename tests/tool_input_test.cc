@@ -190,5 +190,19 @@ TEST_F(ToolInput, a_load_on_a_full_disk_says_once_that_the_pool_cannot_grow) {
   EXPECT_EQ(o.err.find("cannot grow", first + 1), std::string::npos) << o.err;
 }
 
+TEST_F(ToolInput, a_line_without_end_is_refused_at_the_limit) {
+  const std::string pool = new_pool("a.tnt");
+  for (const std::vector<std::string>& format : {std::vector<std::string>{"tsv"},
+                                                 {"jsonl"},
+                                                 {"csv", "--key-field", "a"},
+                                                 {"json", "--key-field", "a"}}) {
+    std::vector<std::string> args{"load", pool, "--max-line", "1M", "--format"};
+    args.insert(args.end(), format.begin(), format.end());
+    const Outcome o = run_bounded(args, "/dev/zero");
+    EXPECT_EQ(o.code, 2) << format[0] << o.err;
+    EXPECT_NE(o.err.find("--max-line"), std::string::npos) << o.err;
+  }
+}
+
 }  // namespace
 }  // namespace tenuto::test

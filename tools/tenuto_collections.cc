@@ -74,30 +74,30 @@ Error change(Session& session, const CollectionsArgs& args, std::string& done) {
   const auto was = [&](std::string_view what, const std::string& name) {
     done += fmt::format("{}{} was {}", done.empty() ? "" : ", ", in_quotes(name), what);
   };
-  if (!args.make.empty()) {
+  if (args.make) {
     CollectionOptions options;
     options.error_if_exists = true;
     options.order = args.order;
     options.duplicates = args.duplicates;
     options.expires = args.expires;
-    const auto made = session.store().collection(args.make, options, &report);
+    const auto made = session.store().collection(*args.make, options, &report);
     if (!made)
-      return change_failed(session, args, made.error(), "cannot make it", args.make, report);
-    was("made", args.make);
+      return change_failed(session, args, made.error(), "cannot make it", *args.make, report);
+    was("made", *args.make);
   }
-  if (!args.drop.empty()) {
-    const Status status = session.store().drop(args.drop, &report);
+  if (args.drop) {
+    const Status status = session.store().drop(*args.drop, &report);
     if (status != Status::ok) {
-      return change_failed(session, args, status, "cannot drop it", args.drop, report);
+      return change_failed(session, args, status, "cannot drop it", *args.drop, report);
     }
-    was("dropped", args.drop);
+    was("dropped", *args.drop);
   }
-  if (!args.rename.empty()) {
-    const Status status = session.store().rename(args.rename, args.to, &report);
+  if (args.rename) {
+    const Status status = session.store().rename(*args.rename, *args.to, &report);
     if (status != Status::ok) {
-      return change_failed(session, args, status, "cannot rename it", args.rename, report);
+      return change_failed(session, args, status, "cannot rename it", *args.rename, report);
     }
-    was("renamed", args.rename);
+    was("renamed", *args.rename);
   }
   return no_error();
 }
@@ -105,8 +105,8 @@ Error change(Session& session, const CollectionsArgs& args, std::string& done) {
 }  // namespace
 
 Error run_collections(const CollectionsArgs& args) {
-  const bool writes = !args.make.empty() || !args.drop.empty() || !args.rename.empty();
-  if (args.rename.empty() != args.to.empty()) {
+  const bool writes = args.make || args.drop || args.rename;
+  if (!args.rename != !args.to) {
     return failed(Status::invalid_argument, "--rename and --to go together", args.path);
   }
   Session session;

@@ -105,10 +105,10 @@ struct DumpArgs : CommonArgs, RangeArgs {
 };
 
 struct CollectionsArgs : CommonArgs {
-  std::string make;
-  std::string drop;
-  std::string rename;
-  std::string to;                    // the new name
+  std::optional<std::string> make;
+  std::optional<std::string> drop;
+  std::optional<std::string> rename;
+  std::optional<std::string> to;     // the new name
   KeyOrder order = KeyOrder::bytes;  // this and the rest: of the new collection
   bool duplicates = false;
   bool expires = false;

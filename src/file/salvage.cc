@@ -29,7 +29,10 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(
   }
   const auto file_bytes = static_cast<std::uint64_t>(st.st_size);
   f->mode_ = st.st_mode & 0666;
-  if (!S_ISREG(st.st_mode) || file_bytes < kHeadBytes) {
+  if (!S_ISREG(st.st_mode)) {
+    return fail(Status::not_a_pool, report, "this is not a regular file", f->path_);
+  }
+  if (file_bytes < kHeadBytes) {
     return fail(Status::not_a_pool, report, "there is not even the head of a pool", f->path_,
                 "a file of at least " + std::to_string(kHeadBytes) + " bytes",
                 std::to_string(file_bytes));

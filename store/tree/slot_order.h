@@ -16,10 +16,11 @@
 // without heads is lost at the next insert.
 //
 // **The prefix** is what the low separators of the leaf and of the next one share, so all keys of
-// the leaf do. If there is no next one it is a guess, and the order is open. It becomes open also
-// when the leaf gets the range of the next one, which is unlinked or merged into it. A new key that
-// does not share the prefix is above all others: it is not below the low separator, which does. It
-// goes to the end, and the heads are lost.
+// the leaf do. If there is no next one it is a guess, and the order is open. So is that of a bulk
+// load, whose prefix is what the loaded keys share. It becomes open also when the leaf gets the
+// range of the next one, which is unlinked or merged into it. A new key that does not share the
+// prefix is above all others: it is not below the low separator, which does. It goes to the end,
+// and the heads are lost.
 //
 // Thread safety: one writer, who has locked the leaf. Readers take only the slots, and use them
 // only if the leaf's version is still the same after.

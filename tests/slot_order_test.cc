@@ -12,6 +12,7 @@
 
 #include "store/tree/leaf_reader.h"
 #include "support/kv_fixture.h"
+#include "support/pool_image.h"
 #include "tenuto/kv.h"
 #include "tenuto/snapshot.h"
 
@@ -242,6 +243,96 @@ TEST_F(SlotOrderTest, a_bulk_load_leaves_an_order) {
     expected.insert(key);
     if (n % 20 == 0) expect_valid(s);
   }
+  expect_keys(s, expected);
+}
+
+// --- over a clean close --------------------------------------------------------------------------
+
+Keys shuffled(Rng& rng, int count) {
+  Keys out;
+  for (int i = 0; i < count; ++i) out.push_back(key_of(i));
+  std::shuffle(out.begin(), out.end(), rng);
+  return out;
+}
+
+// Who does not know the order reads the keys of the whole leaf.
+TEST_F(SlotOrderTest, a_walk_after_a_close_reads_only_what_it_hands_out) {
+  for (const bool killed : {false, true}) {
+    std::remove(path_.str().c_str());
+    Rng rng(8);
+    PoolOffset behind{};
+    {
+      Store s = opened();
+      for (const std::string& key : shuffled(rng, 400)) ASSERT_EQ(s.put(key, "v"), Status::ok);
+      const Result<View> view = s.view(key_of(15));
+      ASSERT_TRUE(view);
+      behind = s.pool().offset_of(view->value().data());
+      if (killed) {
+        const test::Bytes b = test::read_image(path_.str());
+        ASSERT_EQ(s.close(), Status::ok);
+        test::write_image(path_.str(), b);
+      } else {
+        ASSERT_EQ(s.close(), Status::ok);
+      }
+    }
+    test::Bytes b = test::read_image(path_.str());
+    b[behind.value - 1] ^= 1;  // the end of its key
+    test::write_image(path_.str(), b);
+    Store s = opened();
+    Iterator it = s.iterator();
+    int n = 0;
+    for (it.seek_first(); it.valid() && n < 10; it.next()) ASSERT_EQ(it.key(), key_of(n++));
+    EXPECT_EQ(it.status(), killed ? Status::corrupt : Status::ok);
+    EXPECT_EQ(n, killed ? 0 : 10);
+    while (it.valid()) it.next();
+    EXPECT_EQ(it.status(), Status::corrupt);
+  }
+}
+
+// Few leaves are come to between two closes. New leaves move the others in their node.
+TEST_F(SlotOrderTest, closes_keep_the_orders_of_leaves_that_others_are_split_beside) {
+  Rng rng(9);
+  std::set<std::string> expected;
+  {
+    Store s = opened();
+    for (const std::string& key : shuffled(rng, 4000)) ASSERT_EQ(s.put(key, "v"), Status::ok);
+    for (int i = 0; i < 4000; ++i) expected.insert(key_of(i));
+    ASSERT_EQ(s.close(), Status::ok);
+  }
+  for (int round = 0; round < 12; ++round) {
+    Store s = opened();
+    ASSERT_EQ(s.stats().shadow_leaves, 0u);
+    for (int n = 0; n < 60; ++n) {
+      const std::string key = key_of(1500 + round * 100) + std::to_string(rng() % 1000);
+      ASSERT_EQ(s.put(key, "v"), Status::ok);
+      expected.insert(key);
+    }
+    ASSERT_LT(s.stats().shadow_leaves, s.stats().leaves / 2);
+    if (round % 3 == 2) expect_keys(s, expected);
+    ASSERT_EQ(s.close(), Status::ok);
+  }
+}
+
+// After a kill no order is known. A close keeps that, too.
+TEST_F(SlotOrderTest, a_close_keeps_what_is_not_known) {
+  Rng rng(10);
+  test::Bytes killed;
+  std::set<std::string> expected;
+  {
+    Store s = opened();
+    for (const std::string& key : shuffled(rng, 1000)) ASSERT_EQ(s.put(key, "v"), Status::ok);
+    for (int i = 0; i < 1000; ++i) expected.insert(key_of(i));
+    killed = test::read_image(path_.str());
+    ASSERT_EQ(s.close(), Status::ok);
+  }
+  test::write_image(path_.str(), killed);
+  {
+    Store s = opened();
+    std::string value;
+    for (int i = 0; i < 500; ++i) ASSERT_EQ(s.get(key_of(i), value), Status::ok);
+    ASSERT_EQ(s.close(), Status::ok);
+  }
+  Store s = opened();
   expect_keys(s, expected);
 }
 

@@ -15,7 +15,7 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x32454d4954495454;  // "TTITIME2"
+constexpr std::uint64_t kMagic = 0x33454d4954495454;  // "TTITIME3"
 constexpr std::size_t kNameAt = sizeof(TreeCounts);
 
 constexpr std::size_t kPartBytes = 512u << 10;  // one node more at most, and its separator
@@ -38,7 +38,7 @@ std::uint64_t check_of(const PartHead& head, TreeId tree, PoolOffset at, const v
 }
 
 // Nodes begin at lines, so that their words are aligned.
-std::size_t room_of(const Node& n) { return round_up(n.bytes(), kLineBytes); }
+std::size_t room_of(const Node& n) { return round_up(n.image_bytes(), kLineBytes); }
 
 // The nodes read so far. The destructor frees them unless the index has them.
 struct NodesRead {
@@ -73,10 +73,18 @@ struct Part {
   void add(const pm::PoolFile& file, const Node& n, std::string_view low) {
     const std::size_t from = body.size();
     body.resize(from + room_of(n));
-    n.write(&body[from], [&](void* child) {
-      if (UnmadeLeaf::is(child)) return child;
-      const auto* const shadow = static_cast<const ShadowLeaf*>(child);
-      return UnmadeLeaf::of(file.offset_of(shadow->leaf), shadow->low_check).child();
+    n.write(&body[from], [&](unsigned i, KeptLeaf& kept) {
+      void* const child = n.child(i);
+      if (UnmadeLeaf::is(child)) {
+        kept = n.kept(i) != nullptr ? *n.kept(i) : KeptLeaf::nothing();
+        return child;
+      }
+      const auto& shadow = *static_cast<const ShadowLeaf*>(child);
+      // The leaf itself is not read: it may be on a disk.
+      kept.bitmap =
+          bitmap_word(shadow.leaf->head.bitmap, shadow.used_slots(), fingerprints_of(shadow));
+      shadow.order.keep(kept);
+      return UnmadeLeaf::of(file.offset_of(shadow.leaf), shadow.low_check).child();
     });
     const auto bytes = static_cast<std::uint32_t>(low.size());
     lows.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);

@@ -4,7 +4,8 @@
 //
 //   first leaf's separator line   [counts 24][name 8: sealed offset of the image; 0: none]
 //   image                         parts of half a MiB, each names the next
-//   part                          head, nodes in key order (Node::write), separators
+//   part                          head, nodes in key order (Node::write), each with its kept leaves
+//                                 (KeptLeaf: bitmap, order of the slots); separators
 //   separator                     of each node's first leaf: bytes [4], these
 //
 // **Authoritative are the leaves.** The image counts only after a clean close, with a sound name,
@@ -16,6 +17,10 @@
 // needed the heap until the close, no block was taken or freed since, so leaves and separators are
 // as they were: the close names the same image again. After a crash no image is read: recovery
 // takes the names away, and frees the blocks, which nothing marks.
+//
+// **A leaf is compared with what is kept of it** when a thread first comes there (unmade.h). So its
+// order is that of the keys of these slots; and a leaf whose last write the medium lost is damage,
+// though its older state is whole.
 //
 // An image is a convenience: without memory or free space in the pool (a close does not grow it)
 // there is none, and the next open walks the chain. So does an open after a crash.

@@ -106,7 +106,7 @@ bool Index::leads_to(std::string_view key, const ShadowLeaf* leaf) const {
 
 ShadowLeaf* Index::make_leaf(Node* n, unsigned i, UnmadeLeaf leaf) const {
   ShadowLeafWithWords filled;
-  const char* const damage = maker_->fill(leaf, filled);
+  const char* const damage = maker_->fill(leaf, n->kept(i), filled);
   if (TENUTO_PLANT("store_leaf_made_without_the_lock")) {
     ::usleep(20);
     ShadowLeaf& made = maker_->shadows().put(filled);

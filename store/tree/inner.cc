@@ -6,6 +6,8 @@
 #include <new>
 
 #include "pm/assert.h"
+#include "pm/plant.h"
+#include "store/tree/unmade.h"
 
 namespace TENUTO_NS::store {
 
@@ -83,16 +85,19 @@ NodeShape Node::shape() const {
 std::size_t Node::bytes_of(std::size_t children, std::size_t text_bytes) {
   const std::size_t seps = children - 1;
   const std::size_t groups = (seps + kGroup - 1) / kGroup;
-  return sizeof(Node) + groups * kGroup * 8 + children * 8 + seps * 4 + text_bytes;
+  const std::size_t bytes = groups * kGroup * 8 + children * 8 + seps * 4 + text_bytes;
+  return sizeof(Node) + round_up(bytes, alignof(KeptLeaf));
 }
 
-Node* Node::allocate(unsigned level, std::size_t children, std::size_t text_bytes) {
-  const std::size_t bytes = bytes_of(children, text_bytes);
+Node* Node::allocate(unsigned level, std::size_t children, std::size_t text_bytes, bool with_kept) {
+  const std::size_t bytes =
+      bytes_of(children, text_bytes) + (with_kept ? children * sizeof(KeptLeaf) : 0);
   void* memory = ::operator new (bytes, std::align_val_t{alignof(Node)});
   Node* n = new (memory) Node;
   n->bytes_ = static_cast<std::uint32_t>(bytes);
   n->level_ = static_cast<std::uint8_t>(level);
   n->count_ = static_cast<std::uint8_t>(children);
+  n->has_kept_ = with_kept;
   return n;
 }
 
@@ -149,8 +154,8 @@ Node* Node::read(const std::byte* from, std::size_t room) {
   if (room < sizeof(Node)) return nullptr;
   const auto& n = *reinterpret_cast<const Node*>(from);
   if (n.level_ != 1 || n.count_ == 0 || n.count_ > kFanout || n.bytes_ > room) return nullptr;
-  const std::size_t text_at = bytes_of(n.count_, 0);
-  if (n.bytes_ < text_at) return nullptr;
+  const std::size_t kept = n.has_kept_ ? n.count_ * sizeof(KeptLeaf) : 0;
+  if (n.bytes_ < bytes_of(n.count_, 0) + kept) return nullptr;
   const bool outside = n.prefix_bytes_ > kPrefixInline;
   std::uint32_t end = n.suffix_start_;
   if (end != (outside ? n.prefix_bytes_ : 0)) return nullptr;
@@ -158,10 +163,17 @@ Node* Node::read(const std::byte* from, std::size_t room) {
     if (n.ends()[i] < end) return nullptr;
     end = n.ends()[i];
   }
-  if (text_at + end != n.bytes_) return nullptr;
+  if (bytes_of(n.count_, end) + kept != n.bytes_) return nullptr;
   void* const memory = ::operator new (n.bytes_, std::align_val_t{alignof(Node)});
   std::memcpy(memory, from, n.bytes_);
   return static_cast<Node*>(memory);
+}
+
+bool Node::unmade_left() const {
+  for (unsigned i = 0; i < count_; ++i) {
+    if (UnmadeLeaf::is(child(i))) return true;
+  }
+  return false;
 }
 
 Node* Node::with_child(unsigned i, std::string_view separator, void* right) const {
@@ -174,7 +186,8 @@ Node* Node::with_child(unsigned i, std::string_view separator, void* right) cons
   const std::uint32_t at = i == 0 ? suffix_start_ : ends()[i - 1];  // where the new suffix goes
   const auto grown = static_cast<std::uint32_t>(rest.size());
 
-  Node* n = allocate(level_, count_ + 1u, text_end + grown);
+  const bool keeps = has_kept_ && unmade_left();
+  Node* n = allocate(level_, count_ + 1u, text_end + grown, keeps);
   n->prefix_bytes_ = prefix_bytes_;
   n->suffix_start_ = suffix_start_;
   n->prefix_word_ = prefix_word_;
@@ -193,6 +206,12 @@ Node* Node::with_child(unsigned i, std::string_view separator, void* right) cons
   std::memcpy(n->text(), text(), at);
   if (grown > 0) std::memcpy(n->text() + at, rest.data(), grown);
   std::memcpy(n->text() + at + grown, text() + at, text_end - at);
+  if (keeps) {
+    const unsigned moved = TENUTO_PLANT("store_kept_leaves_do_not_move") ? 0 : 1;
+    std::copy_n(kept(), i + 1, n->kept());
+    n->kept()[i + 1] = KeptLeaf::nothing();  // of `right`, which is made
+    std::copy(kept() + i + 1, kept() + count_, n->kept() + i + 1 + moved);
+  }
   return n;
 }
 

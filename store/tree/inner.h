@@ -8,6 +8,11 @@
 // choose a group of eight heads. Both are compared by vector instructions, two numbers at a time.
 // The separators' own bytes are read only if heads are equal. A search reads three lines of a node
 // as a rule, some fifty instructions; the child pointer is in a fourth, which is prefetched.
+//
+// **Kept leaves.** A node that comes from an image also has what that keeps of its leaves
+// (KeptLeaf). It counts while a leaf is unmade, because nobody changes such a leaf (unmade.h). A
+// copy with one child more has it, too, unless all leaves are made. A node that is made of a shape
+// has not.
 #pragma once
 
 #include <nmmintrin.h>
@@ -51,17 +56,20 @@ class alignas(kLineBytes) Node {
   static Node* make(unsigned level, const NodeShape& shape, std::size_t from, std::size_t to);
   static void destroy(Node* node);
   // A node of level 1 as bytes, for the image of a clean close (image.h). It has no addresses in it
-  // but its children, in whose place leave() gives words that mean the same in every process.
-  // Writes bytes() bytes, and no others.
+  // but its children, in whose place leave(i, kept) gives words that mean the same in every
+  // process, and fills in what is kept of the leaf. Writes image_bytes() bytes, and no others.
   template <class Leave>
   void write(std::byte* to, const Leave& leave) const {
-    std::memcpy(to, static_cast<const void*>(this), bytes_);
+    std::memcpy(to, static_cast<const void*>(this), bytes_without_kept());
     auto& copy = *reinterpret_cast<Node*>(to);
     copy.state_.store(kLive, std::memory_order_relaxed);
+    copy.bytes_ = static_cast<std::uint32_t>(image_bytes());
+    copy.has_kept_ = true;
     for (unsigned i = 0; i < count_; ++i) {
-      copy.children()[i].store(leave(child(i)), std::memory_order_relaxed);
+      copy.children()[i].store(leave(i, copy.kept()[i]), std::memory_order_relaxed);
     }
   }
+  std::size_t image_bytes() const { return bytes_without_kept() + count_ * sizeof(KeptLeaf); }
   // The node that was written there; null: these bytes are no such node. Checks what a search
   // relies on to stay inside the node, not the separators.
   static Node* read(const std::byte* from, std::size_t room);
@@ -87,6 +95,8 @@ class alignas(kLineBytes) Node {
   // REQUIRES: locked.
   void set_child(unsigned i, void* child) { children()[i].store(child, std::memory_order_release); }
   void append_separator(unsigned i, std::string& out) const;
+  // Of an unmade child. Null: nothing is.
+  const KeptLeaf* kept(unsigned i) const { return has_kept_ ? kept() + i : nullptr; }
   NodeShape shape() const;
 
   // To be called before the node is replaced. False: it was replaced already.
@@ -107,7 +117,9 @@ class alignas(kLineBytes) Node {
 
   Node() = default;
   static std::size_t bytes_of(std::size_t children, std::size_t text_bytes);
-  static Node* allocate(unsigned level, std::size_t children, std::size_t text_bytes);
+  static Node* allocate(unsigned level, std::size_t children, std::size_t text_bytes,
+                        bool with_kept = false);
+  bool unmade_left() const;
   unsigned rank(std::string_view key, bool inclusive) const;
   unsigned rank_of_head(std::string_view rest, bool inclusive) const;
   unsigned rank_beside_prefix(std::string_view key, bool inclusive) const;
@@ -132,6 +144,13 @@ class alignas(kLineBytes) Node {
   }
   std::uint32_t* ends() const { return reinterpret_cast<std::uint32_t*>(children() + count_); }
   char* text() const { return reinterpret_cast<char*>(ends() + separators()); }
+  KeptLeaf* kept() const {
+    auto* const self = reinterpret_cast<char*>(const_cast<Node*>(this));
+    return reinterpret_cast<KeptLeaf*>(self + bytes_without_kept());
+  }
+  std::size_t bytes_without_kept() const {
+    return has_kept_ ? bytes_ - count_ * sizeof(KeptLeaf) : bytes_;
+  }
   const char* prefix() const { return prefix_bytes_ <= kPrefixInline ? prefix_ : text(); }
   // The separator without the common prefix.
   std::string_view suffix(unsigned i) const {
@@ -143,6 +162,7 @@ class alignas(kLineBytes) Node {
   std::uint32_t bytes_ = 0;
   std::uint8_t level_ = 0;
   std::uint8_t count_ = 0;
+  bool has_kept_ = false;
   std::uint32_t prefix_bytes_ = 0;
   // Atomic.
   std::atomic<std::uint32_t> state_{kLive};
@@ -151,7 +171,7 @@ class alignas(kLineBytes) Node {
   char prefix_[kPrefixInline] = {};
   std::uint64_t prefix_word_ = 0;   // the prefix as a number, if it has 1 to kPrefixWord bytes
   std::int64_t hint_[kHints] = {};  // the first head of each group; kNoHead past the last
-  // Then: heads (whole groups), children, ends of suffixes, [long prefix] suffixes.
+  // Then: heads (whole groups), children, ends of suffixes, [long prefix] suffixes, [kept leaves].
 };
 static_assert(sizeof(Node) == 2 * kLineBytes);
 

@@ -8,7 +8,7 @@
 //
 // **The order is whole or unknown.** Who sorts the leaf stores it: a split, a bulk load, a walk
 // that finds none. An insert puts its slot in, an erase takes its slot out, an update keeps the
-// key. The order of an unmade leaf is unknown (unmade.h).
+// key. A clean close keeps the orders (image.h), so that of an unmade leaf is known after it.
 //
 // **Only inserts need heads.** The place of a new key is the number of lower heads. Records are
 // read only to order keys with equal heads (LeafReader::place_in_order). A split and a bulk load
@@ -121,6 +121,17 @@ class SlotOrder {
     for (unsigned i = 0; i < whole.count; ++i) whole.heads->of[whole.slot[i]] = whole.head[i];
     set_state(static_cast<std::uint32_t>(whole.prefix) | (whole.open ? kOpen : 0));
   }
+  // These two REQUIRE: no other thread sees it. The order without heads, for an image.
+  void keep(KeptLeaf& in) const {
+    for (unsigned i = 0; i < kSlots; ++i) in.slot[i] = static_cast<std::uint8_t>(slot(i));
+    if (!known()) in.slot[0] = KeptLeaf::kUnknown;
+  }
+  void take_kept(const KeptLeaf& kept) {
+    if (kept.slot[0] == KeptLeaf::kUnknown && !TENUTO_PLANT("store_unknown_order_kept"))
+      return lose();
+    put(take(kept.slot));
+    set_state(kNoHeads);
+  }
   // REQUIRES for these two: the order is known, and has `count` slots. The slot is not in the order
   // yet, or is.
   void insert(unsigned slot, OrderPlace at, unsigned count) {
@@ -156,7 +167,7 @@ class SlotOrder {
   static Slots take(const void* from) {
     Slots slots;
     for (unsigned i = 0; i < kParts; ++i) {
-      slots.part[i] = _mm_load_si128(static_cast<const __m128i*>(from) + i);
+      slots.part[i] = _mm_loadu_si128(static_cast<const __m128i*>(from) + i);
     }
     return slots;
   }

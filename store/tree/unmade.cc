@@ -8,6 +8,18 @@
 
 namespace TENUTO_NS::store {
 
+namespace {
+constexpr const char* kNotTheOne = "leaf that is not the one of the close";
+
+// An older leaf may be whole, too.
+bool is_kept(const Leaf& leaf, const KeptLeaf& kept) {
+  const std::uint64_t used = bitmap_of(leaf);
+  const HeaderWord bitmap = bitmap_word(leaf.head.bitmap, used, fingerprints_of(leaf, used));
+  return kept.bitmap.raw == bitmap.raw || kept.bitmap.raw == 0 ||
+         TENUTO_PLANT("store_leaf_not_compared_with_the_kept");
+}
+}  // namespace
+
 unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_max,
                     ShadowLeaf& shadow) {
   const UsedFingerprints fingerprints = fingerprints_of(leaf, used);
@@ -26,26 +38,29 @@ unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_m
 }
 
 // Null: it is sound. Else what is damaged.
-const char* LeafMaker::read(UnmadeLeaf unmade, ShadowLeaf& shadow) const {
+const char* LeafMaker::read(UnmadeLeaf unmade, const KeptLeaf* kept, ShadowLeaf& shadow) const {
   Leaf& leaf = *shadow.leaf;
   const Result<std::string_view> low = low_of(file_, leaf);
   const bool sound = low && (low_sound(file_, leaf, id_, *low) ||
                              TENUTO_PLANT("store_separator_checksum_not_compared"));
   if (!sound) return "low separator";
-  if ((leaf.low.check & 0xffff) != unmade.check()) return "leaf that is not the one of the close";
+  if ((leaf.low.check & 0xffff) != unmade.check()) return kNotTheOne;
   if (!bitmap_sound(leaf)) return "leaf bitmap or fingerprints";
+  if (kept != nullptr && !is_kept(leaf, *kept)) return kNotTheOne;
   if (!is_sound(leaf.head.next)) return "link to the next leaf";
   const unsigned bad =
       copy_slots(leaf, bitmap_of(leaf), file_.bytes() - sizeof(RecordHead), shadow);
+  if (kept != nullptr) shadow.order.take_kept(*kept);
   return bad == kSlots ? nullptr : "slot of a leaf";
 }
 
-const char* LeafMaker::fill(UnmadeLeaf unmade, ShadowLeafWithWords& shadow) const {
+const char* LeafMaker::fill(UnmadeLeaf unmade, const KeptLeaf* kept,
+                            ShadowLeafWithWords& shadow) const {
   leaves_.prefetch_leaf(unmade.child());
   shadows_.cover(unmade.at());
   shadows_.clear(shadow);
   shadow.set_leaf(*file_.at<Leaf>(unmade.at()));
-  const char* const damage = read(unmade, shadow);
+  const char* const damage = read(unmade, kept, shadow);
   if (damage != nullptr) {
     constexpr std::uint8_t kAny = 1;
     for (unsigned i = 0; i < kSlots; ++i) {

@@ -67,10 +67,11 @@ class LeafMaker {
   LeafMaker(const pm::PoolFile& file, const LeafReader& leaves, ShadowLeaves& shadows, TreeId id)
       : file_(file), leaves_(leaves), shadows_(shadows), id_(id) {}
 
-  // Reads the leaf, perhaps from a disk. Null: it is sound. Else what is damaged. What comes out
+  // Reads the leaf, perhaps from a disk. kept: by the last close, or null. Null: the leaf is
+  // sound. Else what is damaged. What comes out
   // counts only if the child is unmade still when its node is locked: then put() shows it. Else
   // another thread may have changed the leaf meanwhile. Throws bad_alloc. Thread-safe.
-  const char* fill(UnmadeLeaf unmade, ShadowLeafWithWords& shadow) const;
+  const char* fill(UnmadeLeaf unmade, const KeptLeaf* kept, ShadowLeafWithWords& shadow) const;
   ShadowLeaves& shadows() const { return shadows_; }
   // Says what fill() found, if that is damage. The pool is read-only from then on.
   void note(UnmadeLeaf leaf, const char* damage) const;
@@ -80,7 +81,7 @@ class LeafMaker {
   }
 
  private:
-  const char* read(UnmadeLeaf unmade, ShadowLeaf& shadow) const;
+  const char* read(UnmadeLeaf unmade, const KeptLeaf* kept, ShadowLeaf& shadow) const;
 
   const pm::PoolFile& file_;
   const LeafReader& leaves_;

@@ -257,8 +257,8 @@ class PoolFile final : public OfProcess {
   // may call it. Cost: one load, but for the first time. read_only, or what poisoned the pool | io.
   Status mark_joint();
   // Says that it has damage which no later open could see, because it recovers; stay_damaged() in
-  // each later open makes it read-only.
-  void mark_damaged();
+  // this open and each later one makes it read-only.
+  void mark_damaged(const Report& why);
   void stay_damaged();
   bool opened_to_read() const { return opened_to_read_; }
   // The medium that an open for writing takes with these options.

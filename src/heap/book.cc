@@ -327,6 +327,17 @@ Status Book::check_seal(Report* report) const {
                  "the list is not that of the last close");
 }
 
+bool Book::untouched() const {
+  const std::uint64_t closed = file_.superblock().closed;
+  return closed != 0 && head().seal.is_of(closed);
+}
+
+void Book::break_seal() {
+  if (file_.read_only() || head().seal.raw == 0) return;
+  if (!TENUTO_PLANT("heap_seal_not_broken_by_use")) publish(head().seal, BookSeal{});
+  fence("seal of the list is broken", "the heap changes");
+}
+
 std::vector<PoolOffset> Book::segments() const {
   const std::lock_guard lock(mu_);
   std::vector<PoolOffset> all;

@@ -166,6 +166,10 @@ class Book {
   // the next superblock says that the pool is clean.
   void seal();
   Status check_seal(Report* report) const;
+  // What the heap has on media is as the last clean close left it: break_seal comes before the
+  // first change. Of an open after a crash it says that the life before changed nothing.
+  bool untouched() const;
+  void break_seal();
 
   std::vector<PoolOffset> segments() const;
   BookStats stats() const;

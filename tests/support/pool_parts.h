@@ -65,6 +65,8 @@ struct PoolParts {
     frame::Frames::format_zone(*file, file->zone(0), pm::kHeadBytes);
     TENUTO_TRY(attach(true, options));
     TENUTO_TRY(heap->finish_recovery(&report));
+    file->stay_damaged();  // what it was not: a crash is no damage
+    TENUTO_TRY(file->health(&report));
     leaked = heap->leaked_frames();
     TENUTO_TRY(file->set_state(pm::PoolState::running));
     return file->link_into_place(&report);

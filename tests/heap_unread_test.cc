@@ -314,7 +314,10 @@ TEST_F(HeapUnreadObjects, with_damaged_bits_are_told_by_every_open) {
 
 // The open that could compare them is killed before a call needs the heap. So the next one
 // recovers, and no bit has changed since the close.
-TEST_F(HeapUnreadObjects, with_damaged_bits_are_told_after_a_kill_before_their_use) {
+class HeapUnreadMedia : public HeapUnreadObjects, public testing::WithParamInterface<Medium> {};
+
+TEST_P(HeapUnreadMedia, damaged_bits_are_told_after_a_kill_before_their_use) {
+  options_.pool.medium = GetParam();
   const std::size_t slab = closed_objects();
   Bytes b = read_image(path_.str());
   b[slab + kLineBytes] ^= 1;
@@ -338,6 +341,9 @@ TEST_F(HeapUnreadObjects, with_damaged_bits_are_told_after_a_kill_before_their_u
     EXPECT_EQ(pool->close(), Status::corrupt);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(, HeapUnreadMedia, testing::Values(Medium::cache, Medium::journal),
+                         [](const auto& i) { return std::string(medium_name(i.param)); });
 
 // A life that used the heap has broken the seal: what it changed is no damage. Lives that did not
 // use it, killed or closed, may come before and after it.

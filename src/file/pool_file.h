@@ -210,7 +210,6 @@ class PoolFile final : public OfProcess {
   const Superblock& superblock() const { return super_; }
   unsigned mode() const { return mode_; }
   bool was_clean() const { return was_clean_; }
-  std::uint64_t sequence_found() const { return sequence_found_; }  // of the superblock at the open
   bool read_only() const { return health_.read_only.load(std::memory_order_relaxed); }
   // Damage was found or a write failed: nothing is written from now on. It cannot be undone.
   void poison(Status why, const Report& report);
@@ -363,7 +362,6 @@ class PoolFile final : public OfProcess {
   bool used_ = false;                        // the program may have had pointers into it
   bool protects_ = false;                    // the option, if the mapping can be written
   bool was_clean_ = true;
-  std::uint64_t sequence_found_ = 0;
   bool keeps_tail_ = false;    // what is behind the last zone may be a zone: it is never cut off
   bool copy_damaged_ = false;  // of the superblock: super_ may be the older one
   bool copy_torn_ = false;     // perhaps, and not yet written again

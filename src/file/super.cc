@@ -136,9 +136,10 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
   copy_damaged_ = copy_torn_ = !both;
   was_clean_ = (both || TENUTO_PLANT("pm_damaged_superblock_copy_ignored")) &&
                copy[best].state == static_cast<std::uint32_t>(PoolState::clean);
-  sequence_found_ = copy[best].sequence;
   take_superblock(copy[best]);
-  const bool foreign = super_.closed_at != super_.sequence;
+  // An earlier build wrote it, whose lives may have used the heap and left the list's seal whole.
+  const bool foreign = super_.closed_at != super_.sequence &&
+                       !TENUTO_PLANT("pm_closed_of_an_earlier_build_believed");
   if (foreign) super_.closed = was_clean_ ? super_.sequence : 0;
   if (copy_damaged_) super_.closed = 0;
   return Status::ok;

@@ -65,8 +65,6 @@ struct PoolParts {
     frame::Frames::format_zone(*file, file->zone(0), pm::kHeadBytes);
     TENUTO_TRY(attach(true, options));
     TENUTO_TRY(heap->finish_recovery(&report));
-    file->stay_damaged();  // what it was not: a crash is no damage
-    TENUTO_TRY(file->health(&report));
     leaked = heap->leaked_frames();
     TENUTO_TRY(file->set_state(pm::PoolState::running));
     return file->link_into_place(&report);
@@ -97,6 +95,8 @@ struct PoolParts {
     }
     TENUTO_TRY(heap->finish_recovery(&report));
     leaked = heap->leaked_frames();
+    file->stay_damaged();
+    if (file->poisoned() != Status::ok) return file->health(&report);  // a crash is no damage
     return file->read_only() ? Status::ok : file->set_state(pm::PoolState::running);
   }
 

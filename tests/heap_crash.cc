@@ -46,6 +46,7 @@ TEST(HeapCrash, containers_used_again_keep_their_new_contents) { expect_sound("c
 TEST(HeapCrash, two_lanes_free_each_others_blocks) { expect_sound("two_lanes"); }
 TEST(HeapCrash, slabs_are_made_in_frames_that_hold_anything) { expect_sound("dirty_slabs"); }
 TEST(HeapCrash, a_close_speaks_for_threads_that_live_on) { expect_sound("living_thread"); }
+TEST(HeapCrash, a_first_call_breaks_the_seal_for_all_threads) { expect_sound("first_use"); }
 TEST(HeapCrash, lanes_are_handed_on_with_frees_under_way) { expect_sound("handed_on"); }
 TEST(HeapCrash, a_thread_ends_behind_a_malloc) { expect_sound("last_malloc"); }
 TEST(HeapCrash, two_threads_free_the_same_word) { expect_sound("lost_race", 2); }

@@ -1,14 +1,19 @@
 // A clean close seals the bookkeeping log: an entry is one word without a checksum, and each
 // flipped bit of the list is found by the next open.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "heap/format.h"
 #include "pm/format.h"
+#include "pm/plant.h"
 #include "support/pool_parts.h"
 #include "tenuto/pool.h"
 
@@ -129,6 +134,31 @@ TEST_F(HeapSeal, a_pool_without_its_own_seal_opens_and_gets_one) {
     ASSERT_EQ(pool->close(), Status::ok);
   }
   EXPECT_EQ(open(), Status::ok);
+}
+
+// An open on medium `journal` writes a superblock that still says clean, before it may write
+// anything else. A kill right after it changes nothing.
+TEST_F(HeapSeal, a_kill_while_a_life_begins_leaves_it_whole) {
+  make();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    plant("store_pool_not_marked_running");
+    PoolOptions o = options();
+    o.medium = Medium::journal;
+    std::_Exit(Pool::open(path(), o) ? ::raise(SIGKILL) : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  // An entry that says whether its extent has a type: without the seal it is sound either way.
+  const auto head = read<heap::BookHead>(kHead);
+  const std::uint64_t typed = head.list[head.alt] + kLineBytes + 7;
+  flip(typed, 7);
+  EXPECT_EQ(open(), Status::corrupt);
+  flip(typed, 7);
+  std::size_t objects = 0;
+  EXPECT_EQ(open(&objects), Status::ok);
+  EXPECT_EQ(objects, 12u);
 }
 
 }  // namespace

@@ -312,6 +312,67 @@ TEST_F(HeapUnreadObjects, with_damaged_bits_are_told_by_every_open) {
   for (std::size_t i = 0; i < 24; i += 5) expect_told(b, slab + kLineBytes + i, i % 8);
 }
 
+// The open that could compare them is killed before a call needs the heap. So the next one
+// recovers, and no bit has changed since the close.
+class HeapUnreadMedia : public HeapUnreadObjects, public testing::WithParamInterface<Medium> {};
+
+TEST_P(HeapUnreadMedia, damaged_bits_are_told_after_a_kill_before_their_use) {
+  options_.pool.medium = GetParam();
+  const std::size_t slab = closed_objects();
+  Bytes b = read_image(path_.str());
+  b[slab + kLineBytes] ^= 1;
+  write_image(path_.str(), b);
+  for (int kill = 0; kill < 2; ++kill) {
+    const pid_t child = ::fork();
+    if (child == 0) std::_Exit(Pool::open(path_.str(), options_.pool) ? ::raise(SIGKILL) : 1);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+  }
+  for (int life = 0; life < 2; ++life) {
+    Report r;
+    Result<Pool> pool = Pool::open(path_.str(), options_.pool, &r);
+    ASSERT_TRUE(pool) << r.text();
+    EXPECT_EQ(pool->health(&r), Status::corrupt);
+    const std::string place = "offset " + std::to_string(slab) + " (slab)";
+    EXPECT_NE(r.text().find(place), std::string::npos) << r.text();
+    EXPECT_EQ(pool->reserve(48).error(), Status::corrupt);
+    EXPECT_EQ(pool->validate(&r), Status::corrupt);
+    EXPECT_EQ(pool->close(), Status::corrupt);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, HeapUnreadMedia, testing::Values(Medium::cache, Medium::journal),
+                         [](const auto& i) { return std::string(medium_name(i.param)); });
+
+// A life that used the heap has broken the seal: what it changed is no damage. Lives that did not
+// use it, killed or closed, may come before and after it.
+TEST_F(HeapUnreadObjects, that_a_killed_process_changed_are_no_damage) {
+  closed_objects();
+  for (int life = 0; life < 12; ++life) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      Result<Pool> pool = Pool::open(path_.str(), options_.pool);
+      if (!pool || pool->health() != Status::ok) std::_Exit(1);
+      auto* const all = *pool->root<Objects>("objects");
+      Ptr<char>& one = all->each[static_cast<std::size_t>(life) * 100];
+      const bool uses = life % 3 == 1;
+      if (uses && (pool->free_from(one) != Status::ok || pool->malloc_to(96, one) != Status::ok)) {
+        std::_Exit(2);
+      }
+      if (life % 4 != 3) ::raise(SIGKILL);
+      std::_Exit(pool->close() == Status::ok ? 0 : 3);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0) << life;
+  }
+  Result<Pool> pool = Pool::open(path_.str(), options_.pool);
+  ASSERT_TRUE(pool);
+  EXPECT_EQ(pool->validate(), Status::ok);
+  EXPECT_EQ(pool->close(), Status::ok);
+}
+
 // Beside a store, whose leaves change without the heap; and the process that meets it is killed.
 TEST_F(HeapUnreadObjects, beside_a_store_with_damaged_bits_are_told_after_a_kill) {
   {

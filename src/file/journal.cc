@@ -136,6 +136,7 @@ Status PoolFile::begin_life(Report* report) {
     super_.journal_id = journal_->journal_id();
     super_.journal_life_before = journal_->life();
     super_.journal_life = super_.life;
+    if (TENUTO_PLANT("journal_life_forgets_the_last_close")) super_.closed = 0;
     return put_superblock(report);
   };
   Report why;

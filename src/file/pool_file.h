@@ -210,7 +210,6 @@ class PoolFile final : public OfProcess {
   const Superblock& superblock() const { return super_; }
   unsigned mode() const { return mode_; }
   bool was_clean() const { return was_clean_; }
-  std::uint64_t sequence_found() const { return sequence_found_; }  // of the superblock at the open
   bool read_only() const { return health_.read_only.load(std::memory_order_relaxed); }
   // Damage was found or a write failed: nothing is written from now on. It cannot be undone.
   void poison(Status why, const Report& report);
@@ -257,8 +256,8 @@ class PoolFile final : public OfProcess {
   // may call it. Cost: one load, but for the first time. read_only, or what poisoned the pool | io.
   Status mark_joint();
   // Says that it has damage which no later open could see, because it recovers; stay_damaged() in
-  // each later open makes it read-only.
-  void mark_damaged();
+  // this open and each later one makes it read-only.
+  void mark_damaged(const Report& why);
   void stay_damaged();
   bool opened_to_read() const { return opened_to_read_; }
   // The medium that an open for writing takes with these options.
@@ -363,7 +362,6 @@ class PoolFile final : public OfProcess {
   bool used_ = false;                        // the program may have had pointers into it
   bool protects_ = false;                    // the option, if the mapping can be written
   bool was_clean_ = true;
-  std::uint64_t sequence_found_ = 0;
   bool keeps_tail_ = false;    // what is behind the last zone may be a zone: it is never cut off
   bool copy_damaged_ = false;  // of the superblock: super_ may be the older one
   bool copy_torn_ = false;     // perhaps, and not yet written again

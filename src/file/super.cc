@@ -136,8 +136,12 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
   copy_damaged_ = copy_torn_ = !both;
   was_clean_ = (both || TENUTO_PLANT("pm_damaged_superblock_copy_ignored")) &&
                copy[best].state == static_cast<std::uint32_t>(PoolState::clean);
-  sequence_found_ = copy[best].sequence;
   take_superblock(copy[best]);
+  // An earlier build wrote it, whose lives may have used the heap and left the list's seal whole.
+  const bool foreign = super_.closed_at != super_.sequence &&
+                       !TENUTO_PLANT("pm_closed_of_an_earlier_build_believed");
+  if (foreign) super_.closed = was_clean_ ? super_.sequence : 0;
+  if (copy_damaged_) super_.closed = 0;
   return Status::ok;
 }
 
@@ -164,6 +168,7 @@ Status PoolFile::set_state(PoolState state, Report* report) {
   super_.variant =
       static_cast<std::uint32_t>(consistency_) | (super_.variant & ~kVariantConsistency);
   super_.journal_life_before = 0;
+  if (clean) super_.closed = super_.sequence + 1;
   TENUTO_TRY(put_superblock(report));
   if (clean && journal_ != nullptr) journal_->closed();
   return bad_pages(report);
@@ -176,7 +181,11 @@ Status PoolFile::mark_joint() {
   return mark(kVariantJoint);
 }
 
-void PoolFile::mark_damaged() {
+void PoolFile::mark_damaged(const Report& why) {
+  {
+    const std::lock_guard lock(poison_mu_);
+    if (poisoned() == Status::ok) poison_ = why;
+  }
   if (!opened_to_read_ && !forked()) static_cast<void>(mark(kVariantDamaged));
 }
 
@@ -195,10 +204,10 @@ void PoolFile::stay_damaged() {
   if ((variant() & kVariantDamaged) == 0) return;
   Report why;
   static_cast<void>(fail(Status::corrupt, &why,
-                         "an earlier open found a slab damaged, and said where. Its recovery "
-                         "cannot tell which blocks are free, so the pool is read-only for good: "
-                         "copy what it holds into a new one",
-                         path_));
+                         "this or an earlier open found a slab damaged, and said where. Its "
+                         "recovery cannot tell which blocks are free, so the pool is read-only for "
+                         "good: copy what it holds into a new one",
+                         poison_.where.empty() ? path_ : poison_.where));
   poison(Status::corrupt, why);
 }
 
@@ -210,6 +219,7 @@ Status PoolFile::put_superblock(Report* report) {
     // Two more are the same copy.
     const bool torn = std::exchange(copy_torn_, false) && !TENUTO_PLANT("pm_torn_sequence_again");
     super_.sequence += TENUTO_PLANT("pm_superblock_copies_not_in_turn") ? 2 : torn ? 3 : 1;
+    super_.closed_at = super_.sequence;
     super_.crc = crc32c(&super_, offsetof(Superblock, crc));
     Report local;
     Report* r = report != nullptr ? report : &local;

@@ -320,11 +320,23 @@ void Book::seal() {
 
 Status Book::check_seal(Report* report) const {
   const std::lock_guard lock(mu_);
-  const std::uint64_t clean = file_.sequence_found();
-  const BookSeal seal = head().seal;
-  if (!seal.is_of(clean) || seal.raw == seal_of_list(clean).raw) return Status::ok;
+  const std::uint64_t closed = file_.superblock().closed;
+  if (!untouched() || head().seal.raw == seal_of_list(closed).raw) return Status::ok;
   return damaged(report, {pm::kHeadPageOffset + offsetof(pm::HeadPage, heap)},
                  "the list is not that of the last close");
+}
+
+bool Book::untouched() const {
+  const std::uint64_t closed = file_.superblock().closed;
+  return closed != 0 && head().seal.is_of(closed);
+}
+
+// Also one that is broken already: a process that was killed may not have flushed it. And in a pool
+// that turned read-only meanwhile: a call that is under way may still change a slab.
+void Book::break_seal() {
+  if (file_.opened_to_read()) return;
+  if (!TENUTO_PLANT("heap_seal_not_broken_by_use")) publish(head().seal, BookSeal{});
+  fence("seal of the list is broken", "the heap changes");
 }
 
 std::vector<PoolOffset> Book::segments() const {

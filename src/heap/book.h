@@ -9,9 +9,24 @@
 //   fast GC       unlinked chunk | tombstones that name its entries are dead, chunk is reused
 //   slow GC       new list and its head | alt | old chunks are reused: alt selects a whole list
 //   old segment   unlinked segment | its frame is given back
-//   clean close   list, seal | the superblock says clean (the fence is Frames::close's). The seal
-//                 names that superblock: if a crash comes before it, or an earlier build closes the
-//                 pool later, it says nothing
+//   clean close   list, slabs, their seals, seal of the list | the superblock says clean and names
+//                 itself in Superblock::closed (the fence is Frames::close's)
+//   first use     the list's seal is broken | the heap changes
+//
+// The list's seal names the superblock of its close. It decides for the seals of the slabs, too:
+//   it names Superblock::closed   nothing of the heap on media has changed since that close: the
+//                                 seals are true. A clean open compares them all, a recovery those
+//                                 of slabs with logged blocks
+//   it is 0, or names another     the seals say nothing: the heap is in use, or a crash came before
+//                                 the superblock of their close, or an earlier build closed later
+// `closed` stays as it is until the next clean close. The superblock that says clean makes the
+// seals true, all at once. The list's seal alone ends that. Its fence is for other threads: they
+// wait for the first call (Heap::Access), and then make bits durable by fences of their own.
+// Beside a seal that a crash brings back, these bits would be taken for damage, for good. A
+// thread that finds the heap in use need not fence: the one that broke the seal has. Nor does it
+// matter that recoveries break it: they do so before their first change, so the one after them
+// compares nothing. An earlier build neither breaks it nor keeps `closed` up, so after its lives
+// `closed` is 0, or the superblock of its own close (Superblock::closed_at).
 //
 // Every chunk has a shadow in DRAM (BookShadow), with a bit for each entry that matters:
 //   an extent's entry        no tombstone has been appended for it
@@ -166,6 +181,10 @@ class Book {
   // the next superblock says that the pool is clean.
   void seal();
   Status check_seal(Report* report) const;
+  // What the heap has on media is as the last clean close left it. After a crash: the lives since
+  // then have changed nothing. break_seal comes before the first change, and fences.
+  bool untouched() const;
+  void break_seal();
 
   std::vector<PoolOffset> segments() const;
   BookStats stats() const;

@@ -152,7 +152,9 @@ class Extents {
   // Flushes the bookkeeping log for other threads, which may have flushed without a fence.
   void flush_log() const { book_.flush_list(); }
   void seal() { book_.seal(); }  // Book::seal
-  bool guard_log();              // Book::guard
+  bool untouched() const { return book_.untouched(); }
+  void break_seal() { book_.break_seal(); }
+  bool guard_log();  // Book::guard
   // For a clean close; nothing may be called afterwards. Gives back the frames that the next open
   // would not find, since open builds chunks from live extents only.
   void close(unsigned core);

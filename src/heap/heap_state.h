@@ -373,6 +373,7 @@ struct Heap::State {
   // --- read_slabs.cc
   Status find_slabs(unsigned threads, Report* report);
   Status expect_owners(Report* report);  // REQUIRES: as end_recovery
+  Status begin_use(Report* report);
   Status finish_slabs(Report* report);
   void free_released();  // REQUIRES: read_mu
   bool in_large_pages(std::span<const PoolOffset> slabs);

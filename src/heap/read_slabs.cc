@@ -119,12 +119,24 @@ void Heap::State::finish_part(Slab& slab) const {
       is_derived(slab.kind) && (clean || TENUTO_PLANT("heap_close_believes_stripes_after_crash"));
 }
 
+// Before the first change of a slab: compares the seals, if the slabs are still those of the last
+// clean close. A wrong bit would hand out a block that is in use. After a crash the bits of derived
+// blocks mean nothing.
+Status Heap::State::begin_use(Report* report) {
+  Status status = Status::ok;
+  const bool untouched = clean || extents.untouched();
+  for_each_slab([&](const Slab& slab) {
+    const bool meant = untouched && !slab.is_old() && (clean || !slab.in_dram);
+    if (!meant || slab.sealed || status != Status::ok) return;
+    status = fail(Status::corrupt, report, "the bits of a slab are not those of its last close",
+                  file.where(slab.offset, "slab"));
+  });
+  TENUTO_TRY(status);
+  extents.break_seal();
+  return Status::ok;
+}
+
 Status Heap::State::finish_slab(Slab& slab, Report* report) const {
-  // A wrong bit would hand out a block that is in use.
-  if (clean && !slab.sealed) {
-    return fail(Status::corrupt, report, "the bits of a slab are not those of its last close",
-                file.where(slab.offset, "slab"));
-  }
   finish_part(slab);
   const OldPart* old = slab.old.load(std::memory_order_relaxed);
   if (old == nullptr) return Status::ok;
@@ -160,6 +172,7 @@ Status Heap::State::expect_owners(Report* report) {
 // the blocks that are held in slabs with two parts.
 Status Heap::State::finish_slabs(Report* report) {
   if (clean) TENUTO_TRY(expect_owners(report));
+  if (clean) TENUTO_TRY(begin_use(report));
   std::size_t count = 0;
   for_each_slab([&](const Slab&) { count += 1; });
   std::vector<Slab*> slabs;
@@ -195,7 +208,7 @@ void Heap::Access::read() const {
   s.slabs_damaged = found != Status::ok;
   // A recovery would not see it.
   if (s.clean && found == Status::corrupt && !TENUTO_PLANT("heap_damage_not_marked")) {
-    s.file.mark_damaged();
+    s.file.mark_damaged(report);
   }
   if (s.slabs_damaged) s.file.poison(found, report);
   if (!s.slabs_damaged) s.free_released();

@@ -145,7 +145,7 @@ void Heap::State::write_slab_table() {
 // For the close of a life that needed no slab.
 void Heap::State::keep_slab_table() {
   SlabTableName name = name_in(file);
-  if (!name.seal.is_of(file.sequence_found())) return;
+  if (!name.seal.is_of(file.superblock().closed)) return;
   name.seal = BookSeal::make(file.superblock().sequence + 1, name.seal.crc());
   store_name(name_in(file), name);
 }
@@ -154,7 +154,7 @@ void Heap::State::keep_slab_table() {
 // again then.
 void Heap::State::adopt_slab_table() {
   const SlabTableName name = name_in(file);
-  const bool of_this = name.seal.is_of(file.sequence_found());
+  const bool of_this = name.seal.is_of(file.superblock().closed);
   if (!of_this && !TENUTO_PLANT("heap_slab_table_of_any_close")) return;
   const auto part = std::make_unique<Part>();
   std::uint32_t crc = name.seal.crc();

@@ -58,7 +58,11 @@ struct Superblock {
   std::uint64_t journal_life;  // in which it was last begun; in use if it is `life`
   // Not 0: that begin is only announced, and the journal may still have this life.
   std::uint64_t journal_life_before;
-  std::uint64_t zero_ids[2];
+  // The sequence of the superblock that the last clean close wrote; 0: unknown (heap/book.h). It
+  // counts if closed_at is this superblock's own sequence: an earlier build, which does not keep it
+  // up, leaves another one.
+  std::uint64_t closed;
+  std::uint64_t closed_at;
   std::uint64_t zero_end;
   std::uint32_t zero_last;
   std::uint32_t crc;  // crc32c of all before

@@ -182,6 +182,18 @@ void fill_quarantine(HeapSession& s) {
   }
 }
 
+// A thread's first call reads the slabs and breaks the seal of the last close. It makes no other
+// call, and another thread changes bits.
+void first_use(HeapSession& s, CrashContext&) {
+  Worker other;
+  s.put(0, 64);
+  s.put(1, 64);
+  s.close();
+  s.reopen();
+  other.run([&] { static_cast<void>(s.pool().heap->stats()); });
+  s.take(0);
+}
+
 // A thread ends right after a malloc, and no thread takes its lane. Its last flush said that its
 // intent is over. Another thread frees the block, and gets it again for another word.
 void last_malloc(HeapSession& s, CrashContext&) {
@@ -304,6 +316,7 @@ const std::vector<HeapScript>& heap_scripts() {
         {"slabs", slabs},
         {"dirty_slabs", dirty_slabs, dirty_frames},
         {"living_thread", living_thread},
+        {"first_use", first_use},
         {"extents", extents, {}, 0, false, 16 * kMiB},
         {"derived", derived, {}, 0, false, 16 * kMiB},
         {"derived_closed", derived_closed},

@@ -95,6 +95,8 @@ struct PoolParts {
     }
     TENUTO_TRY(heap->finish_recovery(&report));
     leaked = heap->leaked_frames();
+    file->stay_damaged();
+    if (file->poisoned() != Status::ok) return file->health(&report);  // a crash is no damage
     return file->read_only() ? Status::ok : file->set_state(pm::PoolState::running);
   }
 

@@ -54,7 +54,9 @@ class Loader {
   // put into it. REQUIRES: begin().
   Error check_first(RecordShape shape) {
     if (first_status_ == Status::invalid_argument) return no_later_record();
-    if (first_status_ != Status::ok || args_.skip_bad) return no_error();
+    if (args_.skip_bad) return no_error();
+    if (first_status_ == Status::too_large) return bad_line_error(reader_.error());
+    if (first_status_ != Status::ok) return no_error();
     if (names_collection(first_)) return no_error();
     text_ = first_;
     const MaybeError bad = parse(shape);
@@ -88,8 +90,7 @@ class Loader {
       }
       if (status == Status::too_large) {
         text_ = {};
-        TENUTO_TOOL_TRY(bad_line(store, {1, fmt::format("a line above {}, see --max-line",
-                                                        format_size(args_.line_bytes_max))}));
+        TENUTO_TOOL_TRY(bad_line(store, reader_.error()));
         continue;
       }
       TENUTO_TOOL_TRY(write_batch(store));
@@ -116,6 +117,7 @@ class Loader {
     if (first_status_ == Status::not_found) {
       return failed(Status::invalid_argument, "the input has no header line", name_);
     }
+    if (first_status_ == Status::too_large) return no_later_record();
     if (first_status_ != Status::ok) return no_error();
     text_ = first_;
     if (const MaybeError bad = fields_.header(text_)) return bad_line_error(*bad);

@@ -16,7 +16,7 @@ Run add_create(CommandLine& line) {
   const auto args = std::make_shared<CreateArgs>();
   line.add_common(*args, false);
   line.add_new_pool(*args, "");
-  line.add_flag("--force", args->force, "Replace the pool that is there");
+  line.add_flag("--force", args->force, "Replace the pool, or the empty file, that is there");
   static const std::map<std::string, Consistency> kVariants = {
       {"log", Consistency::log}, {"gc", Consistency::gc}, {"internal", Consistency::internal}};
   line.add_choice<Consistency>(

@@ -87,7 +87,7 @@ void add_path_hint(const CommonArgs& args, Error& error) {
   if (pool != args.words.end()) {
     error.hint = "the pool comes before the other words: " + *pool;
   } else if (error.status == Status::not_found && access(args.path.c_str(), F_OK) != 0) {
-    error.hint = "make one with 'tenuto create PATH'";
+    error.hint = kNoPoolHint;
   }
 }
 

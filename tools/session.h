@@ -83,6 +83,9 @@ Error patiently(const CommonArgs& args, const std::function<Error()>& open);
 // says what was found and where.
 Error call_failed(const Pool& pool, Status status, std::string what, std::string where);
 
+// What to do when there is no pool at the path.
+inline constexpr const char* kNoPoolHint = "check the path; 'tenuto create PATH' makes a pool";
+
 PoolOptions pool_options(const CommonArgs& args, bool notes);
 
 // Parses a key of the command line: the plain text, hexadecimal, or a number in a u64 store.

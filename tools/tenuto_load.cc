@@ -320,7 +320,10 @@ Error report_load(const LoadArgs& args, const Loader& loader, const std::string&
 Error open_session(const LoadArgs& args, Loader& loader, Session& session) {
   if (!args.create) {
     Error error = session.open_store(args, Access::write);
-    if (error.status == Status::not_found) error.hint = "--create makes it";
+    if (error.status == Status::not_found) {
+      const bool missing = access(args.path.c_str(), F_OK) != 0;
+      error.hint = missing ? "check the path; --create makes a pool" : "--create makes it";
+    }
     return error;
   }
   TENUTO_TOOL_TRY(loader.begin());

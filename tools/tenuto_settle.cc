@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "session.h"
 #include "tenuto_commands.h"
@@ -24,6 +25,9 @@ Error run_settle(const SettleArgs& args) {
     if (pools) return no_error();
     Error error =
         store_failed(pools.error(), "cannot open the pools", args.path, std::move(report));
+    if (error.status == Status::not_found && access(error.report.where.c_str(), F_OK) != 0) {
+      error.hint = kNoPoolHint;
+    }
     if (error.status == Status::in_doubt) {
       error.hint =
           "name that pool, too; if it is lost, --as commit or --as abort ends the transaction "

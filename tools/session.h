@@ -16,8 +16,10 @@ namespace tenuto::tool {
 
 // How a command uses the pool.
 enum class Access : std::uint8_t {
-  read,  // a cleanly closed pool is not written; any other is first recovered, with a note
-  write,
+  // A cleanly closed pool is not written; any other is first recovered, with a note. A signal ends
+  // the command at once: a pool that it has recovered is then recovered again.
+  read,
+  write,  // from the open on, a signal stops at a step
 };
 
 class Session {

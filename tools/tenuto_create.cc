@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "numbers.h"
+#include "process.h"
 #include "session.h"
 #include "tenuto_commands.h"
 
@@ -164,6 +165,7 @@ Error replace(CreateArgs args) {
 }  // namespace
 
 Error run_create(const CreateArgs& args) {
+  catch_stop_signals();  // it is short, so it is done whole
   if (args.force && access(args.path.c_str(), F_OK) == 0) {
     TENUTO_TOOL_TRY(patiently(args, [&] { return replace(args); }));
   } else if (access(args.path.c_str(), F_OK) == 0) {

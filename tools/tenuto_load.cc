@@ -98,7 +98,7 @@ class Loader {
       if (status == Status::invalid_argument) return no_later_record();
       if (status == Status::not_found) return no_error();
       if (status == Status::aborted) {
-        return failed(Status::aborted, "stopped by a signal", after_line(), loaded_words());
+        return stopped(after_line(), loaded_words());
       }
       return os_failed(reader_.error_number(), "cannot read", name_);
     }
@@ -350,7 +350,6 @@ Error run_load(const LoadArgs& args) {
   Loader loader(args, format, input.fd(), name, input.bytes());
   Session session;
   TENUTO_TOOL_TRY(open_session(args, loader, session));
-  catch_stop_signals();
   const auto start = std::chrono::steady_clock::now();
   Error error = loader.run(session);
   const Status synced = session.store().sync();

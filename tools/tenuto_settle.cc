@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "process.h"
 #include "session.h"
 #include "tenuto_commands.h"
 
@@ -18,6 +19,7 @@ Error run_settle(const SettleArgs& args) {
   paths.insert(paths.end(), args.others.begin(), args.others.end());
   PoolOptions options = pool_options(args, true);
   options.in_doubt = args.in_doubt;
+  catch_stop_signals();
   Result<std::vector<Pool>> pools = Status::busy;
   TENUTO_TOOL_TRY(patiently(args, [&] {
     Report report;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "support/pool_parts.h"
+#include "tenuto/actions.h"
+#include "tenuto/concurrent_hash_map.h"
 #include "tenuto/kv.h"
 #include "tenuto/p.h"
 #include "tenuto/pool.h"
@@ -91,6 +93,48 @@ TEST_P(MistakesTest, an_object_that_was_not_added_is_named_once) {
   EXPECT_NE(said.find("mistakes_test.cc:"), std::string::npos) << said;
   said_.clear();
   EXPECT_EQ(told(), "");
+}
+
+// Also where the library begins the transaction.
+TEST_P(MistakesTest, every_report_names_the_line_of_the_program) {
+  using Map = ConcurrentHashMap<std::uint64_t, std::uint64_t>;
+  Map* map = nullptr;
+  ASSERT_EQ(pool_->run([&](Transaction& tx) -> Status {
+    const Result<void*> block = tx.alloc(sizeof(Map), {.zero = true});
+    if (!block) return block.error();
+    map = new (*block) Map;
+    return Status::ok;
+  }),
+            Status::ok);
+  Map::Handle handle(*pool_, *map);
+  const auto expect_here = [&](const char* call, int line) {
+    ASSERT_EQ(said_.size(), 1u) << call;
+    const std::string here = "mistakes_test.cc:" + std::to_string(line) + "]";
+    EXPECT_NE(said_[0].find(here), std::string::npos) << call << said_[0];
+    said_.clear();
+  };
+  ++node(1).plain;
+  Actions actions(*pool_);
+  actions.set(node(2).plain, 1);
+  EXPECT_EQ(actions.publish(), Status::ok);
+  expect_here("Actions::publish", __LINE__ - 1);
+  ++node(1).plain;
+  EXPECT_EQ(handle.insert(1, 1), Status::ok);
+  expect_here("insert", __LINE__ - 1);
+  ++node(1).plain;
+  EXPECT_EQ(handle.insert_or_assign(1, 2), Status::ok);
+  expect_here("insert_or_assign", __LINE__ - 1);
+  ++node(1).plain;
+  EXPECT_EQ(handle.update(1, [](Transaction&, std::uint64_t&) { return Status::ok; }), Status::ok);
+  expect_here("update", __LINE__ - 1);
+  ++node(1).plain;
+  EXPECT_EQ(handle.erase(1), Status::ok);
+  expect_here("erase", __LINE__ - 1);
+  ++node(1).plain;
+  const auto migrate = [](const OldRoot&, void*, Transaction&) { return Status::ok; };
+  ASSERT_TRUE(pool_->grow_root("mistakes", sizeof(Root) + 8, migrate));
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find("the transaction of Pool::grow_root"), std::string::npos) << said_[0];
 }
 
 TEST_P(MistakesTest, a_neighbour_in_the_same_line_is_found) {

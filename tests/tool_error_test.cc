@@ -95,7 +95,8 @@ TEST_F(ToolErrors, another_file_is_not_a_pool_and_stays_as_it_was) {
     EXPECT_TRUE(read_file(path(name)) == bytes) << name;
   }
   expect_error(run({"create", path("text")}), Status::exists, "--force");
-  expect_error(run({"create", path("text"), "--force"}), Status::not_a_pool, "pools only");
+  expect_error(run({"create", path("text"), "--force"}), Status::not_a_pool,
+               "pools and empty files only");
   EXPECT_EQ(read_file(path("text")), kFiles[0].second);
 }
 

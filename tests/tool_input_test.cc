@@ -204,5 +204,67 @@ TEST_F(ToolInput, a_line_without_end_is_refused_at_the_limit) {
   }
 }
 
+// The records have line ends, and each line is short.
+TEST_F(ToolInput, a_record_without_end_is_refused_at_the_limit) {
+  const std::string pool = new_pool("a.tnt");
+  struct Case {
+    const char* format;
+    const char* begin;  // of an input that goes on with "x" lines
+    const char* line;   // where the record began
+  };
+  for (const Case& c : {Case{"csv", "a,b\n1,2\n3,\"open\n", "line 3, column 1"},
+                        {"csv", "a,\"header\n", "line 1, column 1"},
+                        {"json", "{\"a\":\"1\"}\n {\"a\":\n", "line 2, column 2"},
+                        {"json", "[{\"a\":\"1\"},\n{\"a\":\"open\n", "line 2, column 1"}}) {
+    for (const bool create : {false, true}) {
+      SCOPED_TRACE(c.begin);
+      const std::string pipe = fifo("pipe");
+      const int both = open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+      std::thread writer([&] {
+        const std::string lines = c.begin + std::string("x\n");
+        std::string more;
+        for (int i = 0; i < 1000; ++i) more += "x\n";
+        [[maybe_unused]] ssize_t n = write(both, lines.data(), lines.size());
+        while (std::filesystem::exists(pipe)) {
+          n = write(both, more.data(), more.size());
+          if (n < 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+      });
+      std::vector<std::string> args{"load",        create ? path("new.tnt") : pool,
+                                    "--max-line",  "1M",
+                                    "--format",    c.format,
+                                    "--key-field", "a"};
+      if (create) args.emplace_back("--create");
+      const Outcome o = run_bounded(args, pipe);
+      std::filesystem::remove(pipe);
+      writer.join();
+      close(both);
+      expect_error(o, Status::invalid_argument, "longer than 1 MiB (--max-line)");
+      EXPECT_NE(o.err.find(std::string("standard input, ") + c.line), std::string::npos) << o.err;
+      std::filesystem::remove(path("new.tnt"));
+    }
+  }
+}
+
+TEST_F(ToolInput, the_records_behind_one_that_is_too_long_are_loaded) {
+  const std::string pool = new_pool("a.tnt");
+  std::string open;
+  for (int i = 0; i < 3000; ++i) open += "x\n";
+  const std::string csv = "a,b\n1,\"" + open + "\"\n2,x\n";
+  const std::string objects = "[{\"a\":\"1\",\"b\":[\"{" + open + "\"]},\n{\"a\":\"3\"}]";
+  for (const auto& [format, text] : {std::pair("csv", csv), std::pair("json", objects)}) {
+    std::vector<std::string> args{"load", pool,       "--key-field", "a",         "--max-line",
+                                  "4K",   "--format", format,        "--skip-bad"};
+    const Outcome o = run(args, text);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.err.find("longer than 4 KiB"), std::string::npos) << o.err;
+    args.pop_back();
+    EXPECT_EQ(run(args, text).code, 2);
+  }
+  EXPECT_EQ(run({"get", pool, "1"}).code, 1);
+  EXPECT_EQ(run({"get", pool, "2"}).out, "{\"a\":\"2\",\"b\":\"x\"}");
+  EXPECT_EQ(run({"get", pool, "3"}).out, "{\"a\":\"3\"}");
+}
+
 }  // namespace
 }  // namespace tenuto::test

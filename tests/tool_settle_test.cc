@@ -81,6 +81,11 @@ TEST_F(ToolSettle, without_the_pool_that_decides_it_does_what_it_is_told) {
   EXPECT_EQ(run({"settle", waits_, path("none.tnt")}).code, static_cast<int>(Status::not_found));
 }
 
+TEST_F(ToolSettle, a_pool_that_is_named_twice_is_no_pool_of_another_process) {
+  expect_error(run({"settle", waits_, waits_, "--wait", "100"}), Status::invalid_argument,
+               "named twice; name it once");
+}
+
 TEST_F(ToolSettle, it_names_a_pool_that_may_still_ask_and_forgets_it) {
   const nlohmann::json waits = run_json({"settle", decides_, "-q"})["pools"][0]["waits_for"];
   ASSERT_EQ(waits.size(), 1u);

@@ -16,7 +16,7 @@ Run add_create(CommandLine& line) {
   const auto args = std::make_shared<CreateArgs>();
   line.add_common(*args, false);
   line.add_new_pool(*args, "");
-  line.add_flag("--force", args->force, "Replace the pool that is there");
+  line.add_flag("--force", args->force, "Replace the pool, or the empty file, that is there");
   static const std::map<std::string, Consistency> kVariants = {
       {"log", Consistency::log}, {"gc", Consistency::gc}, {"internal", Consistency::internal}};
   line.add_choice<Consistency>(
@@ -136,7 +136,7 @@ Run add_load(CommandLine& line) {
   line.add_count(
       "--batch", [&a = *args](std::uint64_t n) { a.batch = n; },
       "Records that are written together or not at all [1000]");
-  line.add_size("--max-line", args->line_bytes_max, "Longest line");
+  line.add_size("--max-line", args->line_bytes_max, "Longest record, with all its lines");
   line.add_flag("--skip-bad", args->skip_bad, "Leave malformed lines out and count them");
   line.add_flag("--large-pages", args->large_pages,
                 "Ask for 2-MiB pages meanwhile, if the pool is in memory (tmpfs)");

@@ -65,6 +65,10 @@ Error failed(Status status, std::string what, std::string where, std::string hin
   return {status, Report{std::move(what), std::move(where), {}, {}}, std::move(hint)};
 }
 
+Error stopped(std::string where, std::string hint) {
+  return failed(Status::aborted, "stopped by a signal", std::move(where), std::move(hint));
+}
+
 Error os_failed(int error_number, std::string_view what, std::string where) {
   Status status = Status::io;
   switch (error_number) {

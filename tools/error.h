@@ -22,6 +22,8 @@ struct [[nodiscard]] Error {
 
 inline Error no_error() { return {}; }
 Error failed(Status status, std::string what, std::string where = {}, std::string hint = {});
+// A signal ended the command.
+Error stopped(std::string where = {}, std::string hint = {});
 // A failed system call. The status follows from errno: not_found, permission, full, exists, or io.
 Error os_failed(int error_number, std::string_view what, std::string where);
 // A failed library call, with the `report` it filled. `what` is for calls that fill none.

@@ -19,6 +19,27 @@ volatile std::sig_atomic_t stop_signal = 0;
 
 void on_stop_signal(int number) { stop_signal = number; }
 
+char last_line[256];
+std::size_t last_line_bytes = 0;
+int last_exit_code = 0;
+
+// Only what a handler may call.
+void end_at_once(int /*number*/) {
+  [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, last_line, last_line_bytes);
+  _exit(last_exit_code);
+}
+
+void handle_stop_signals(void (*handler)(int), int flags) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction old {};
+    if (sigaction(number, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) continue;
+    sigaction(number, &action, nullptr);
+  }
+}
+
 }  // namespace
 
 void prepare_process() {
@@ -38,13 +59,14 @@ bool is_readable(int fd) {
   return flags >= 0 && (flags & O_ACCMODE) != O_WRONLY;
 }
 
-void catch_stop_signals() {
-  struct sigaction action {};
-  action.sa_handler = on_stop_signal;
-  // RESETHAND: the second signal has its default effect. No SA_RESTART: a waiting read returns.
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+void stop_at_once(const std::string& line, int exit_code) {
+  last_line_bytes = line.copy(last_line, sizeof last_line);
+  last_exit_code = exit_code;
+  handle_stop_signals(end_at_once, 0);
 }
+
+// RESETHAND: the second signal has its default effect. No SA_RESTART: a waiting read returns.
+void catch_stop_signals() { handle_stop_signals(on_stop_signal, static_cast<int>(SA_RESETHAND)); }
 
 bool stop_requested() { return stop_signal != 0; }
 

@@ -12,8 +12,12 @@ namespace tenuto::tool {
 // above the size limit, makes write() return an error.
 void prepare_process();
 
-// From this call on, SIGINT, SIGTERM and SIGHUP ask long commands to stop at the next complete
-// step. A second signal ends the process at once.
+// SIGINT, SIGTERM and SIGHUP, unless the caller ignores them (nohup).
+// At once: the signal writes `line` to standard error and ends the process with `exit_code`. For a
+// command as long as it changes nothing, whatever it waits for. New files have no names yet then.
+void stop_at_once(const std::string& line, int exit_code);
+// At a step: from this call on they ask the command to stop at the next complete step. A second
+// signal ends the process. For a command that changes a pool, and must close it.
 void catch_stop_signals();
 bool stop_requested();
 

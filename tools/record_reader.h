@@ -18,8 +18,9 @@ class RecordReader {
   RecordReader(RecordFormat format, int fd, std::uint64_t bytes_max)
       : format_(format), lines_(fd, bytes_max), bytes_max_(bytes_max) {}
 
-  // As LineReader::next, for a record without its last LF. invalid_argument: there is no record
-  // here, and no later one can be found; error() says why.
+  // As LineReader::next, for a record without its last LF. too_large: as soon as the record exceeds
+  // the limit; the next call skips what is left of it, which may have no end. invalid_argument:
+  // there is no record here, and no later one can be found. error() says why, for both.
   Status next(std::string_view& text);
 
   std::uint64_t line_number() const { return first_line_; }  // of the last record, from 1
@@ -33,16 +34,25 @@ class RecordReader {
   Status next_csv(std::string_view& text);
   Status next_json(std::string_view& text);
   Status object(std::string_view& text);
+  bool close_object();
+  Status next_line_of_object();
+  void begin_record();
+  Status too_large();
   Status refused(std::string what);
+  Status line_failed(Status s);
 
   RecordFormat format_;
   LineReader lines_;
   std::uint64_t bytes_max_;
   std::uint64_t first_line_ = 0;
+  std::size_t first_column_ = 1;
   FormatError error_;
   std::string text_;       // of a record of several lines
   std::string_view line_;  // JSON: of it, what is behind at_ has not been read
   std::size_t at_ = 0;
+  bool open_ = false;      // in a record: CSV: inside quotes; JSON: inside an object
+  std::size_t depth_ = 0;  // JSON: of braces and brackets
+  bool in_string_ = false;
   enum class Around : std::uint8_t { unknown, nothing, array, behind_array } around_{};
   bool comma_ = false;  // between two elements of the array
 };

@@ -56,6 +56,8 @@ Error Session::open(const CommonArgs& args, Access access) {
     // read_only: the pool was not closed cleanly and must be recovered, which is a write.
     if (error.status != Status::read_only) return error;
     if (!args.quiet) print_note(recovery_note(args));
+  } else {
+    catch_stop_signals();
   }
   return try_open(args, false);
 }
@@ -87,7 +89,7 @@ void add_path_hint(const CommonArgs& args, Error& error) {
   if (pool != args.words.end()) {
     error.hint = "the pool comes before the other words: " + *pool;
   } else if (error.status == Status::not_found && access(args.path.c_str(), F_OK) != 0) {
-    error.hint = "make one with 'tenuto create PATH'";
+    error.hint = kNoPoolHint;
   }
 }
 
@@ -99,7 +101,8 @@ Error patiently(const CommonArgs& args, const std::function<Error()>& open) {
   for (;;) {
     Error error = open();
     if (error.status != Status::busy) return error;
-    if (std::chrono::steady_clock::now() >= end || stop_requested()) {
+    if (stop_requested()) return stopped(args.path, "nothing was done");
+    if (std::chrono::steady_clock::now() >= end) {
       add_holders(args, error);
       return error;
     }
@@ -154,6 +157,7 @@ Error Session::open_store(const CommonArgs& args, Access access) {
 
 Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& new_pool,
                                     const CollectionOptions& form) {
+  catch_stop_signals();
   path_ = args.path;
   StoreOptions options;
   options.pool = pool_options(args, true);

@@ -16,8 +16,10 @@ namespace tenuto::tool {
 
 // How a command uses the pool.
 enum class Access : std::uint8_t {
-  read,  // a cleanly closed pool is not written; any other is first recovered, with a note
-  write,
+  // A cleanly closed pool is not written; any other is first recovered, with a note. A signal ends
+  // the command at once: a pool that it has recovered is then recovered again.
+  read,
+  write,  // from the open on, a signal stops at a step
 };
 
 class Session {
@@ -82,6 +84,9 @@ Error patiently(const CommonArgs& args, const std::function<Error()>& open);
 // A call on the pool has failed and filled no report. If damage or a failed write is why, the error
 // says what was found and where.
 Error call_failed(const Pool& pool, Status status, std::string what, std::string where);
+
+// What to do when there is no pool at the path.
+inline constexpr const char* kNoPoolHint = "check the path; 'tenuto create PATH' makes a pool";
 
 PoolOptions pool_options(const CommonArgs& args, bool notes);
 

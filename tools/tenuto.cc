@@ -27,6 +27,18 @@ bool in_group(std::string_view name) {
   return std::any_of(commands().begin(), commands().end(), starts);
 }
 
+// Whether the results are asked for as JSON: so are errors then, also those of the command line.
+// (The options of `crash` are other ones.)
+bool wants_json(int argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) == "crash") return false;
+  char** const end = std::find(argv, argv + argc, std::string_view("--"));
+  return std::find(argv, end, std::string_view("--json")) != end;
+}
+
+std::string line_of(const Error& error, bool json) {
+  return (json ? error.json() : "tenuto: " + error.text()) + "\n";
+}
+
 Error run(int argc, char** argv) {
   std::string name = argc > 1 ? argv[1] : "";
   const bool grouped = in_group(name) && argc > 2 && argv[2][0] != '-';
@@ -43,6 +55,8 @@ Error run(int argc, char** argv) {
   for (const Command& command : commands()) {
     if (name != command.name) continue;
     if (command.pass_on != nullptr) return command.pass_on(argc - words, argv + words);
+    const Error stop = stopped();
+    stop_at_once(line_of(stop, wants_json(argc, argv)), static_cast<int>(stop.status));
     CommandLine line(command.name, command.help, command.examples);
     const Run do_it = command.add(line);
     bool helped = false;
@@ -63,17 +77,9 @@ Error run(int argc, char** argv) {
                                      : "'tenuto --help' lists the commands");
 }
 
-// Whether the results are asked for as JSON: so are errors then, also those of the command line.
-// (The options of `crash` are other ones.)
-bool wants_json(int argc, char** argv) {
-  if (argc < 2 || std::string_view(argv[1]) == "crash") return false;
-  char** const end = std::find(argv, argv + argc, std::string_view("--"));
-  return std::find(argv, end, std::string_view("--json")) != end;
-}
-
 int report(const Error& error, bool json) {
   if (!error) return 0;
-  const std::string line = (json ? error.json() : "tenuto: " + error.text()) + "\n";
+  const std::string line = line_of(error, json);
   [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
   return static_cast<int>(error.status);
 }

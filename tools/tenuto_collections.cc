@@ -7,6 +7,7 @@
 #include "facts.h"
 #include "form_line.h"
 #include "numbers.h"
+#include "process.h"
 #include "session.h"
 #include "tenuto_commands.h"
 #include "text_format.h"
@@ -150,10 +151,14 @@ Error run_compact(const CompactArgs& args) {
   Session session;
   TENUTO_TOOL_TRY(session.open_store(args, Access::write));
   Report report;
-  const auto done =
-      session.store().compact({args.moves_max, static_cast<double>(args.occupancy) / 100}, &report);
+  const auto done = session.store().compact({.moves_max = args.moves_max,
+                                             .occupancy = static_cast<double>(args.occupancy) / 100,
+                                             .stop = stop_requested},
+                                            &report);
   if (!done) return store_failed(done.error(), "cannot compact the pool", args.path, report);
+  const bool ended_early = stop_requested() && !done->complete;
   TENUTO_TOOL_TRY(session.close("the pool was compacted"));
+  if (ended_early) return stopped(args.path, "what was done stays; run it again for the rest");
   if (args.quiet && !args.json) return no_error();
   Facts facts;
   facts.text("path", "", args.path);

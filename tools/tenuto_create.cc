@@ -1,5 +1,5 @@
-// create. --force may replace a pool, but never another file and never a pool in use. The old pool
-// stays until the new one is complete. Its journal is removed with it.
+// create. --force may replace a pool, or an empty file, but never another file and never a pool in
+// use. The old pool stays until the new one is complete. Its journal is removed with it.
 //
 // The journal must also provably belong to the old pool; otherwise the command refuses. The journal
 // is emptied into the old pool before the replacement. From then on the old pool is held open, so
@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "numbers.h"
+#include "process.h"
 #include "session.h"
 #include "tenuto_commands.h"
 
@@ -61,8 +62,9 @@ Error check_replaceable(const CreateArgs& args, OldPool& replaced) {
     case Status::io:
       return store_failed(pool.error(), "cannot replace the pool", args.path, std::move(report));
     case Status::not_a_pool:
-      return failed(Status::not_a_pool, "--force replaces pools only, and this file is none",
-                    args.path, "remove the file yourself if it is not needed");
+      return failed(Status::not_a_pool,
+                    "--force replaces pools and empty files only, and this is neither", args.path,
+                    "remove the file yourself if it is not needed");
     default:
       break;  // sound, damaged, of another version, or lacking a journal that it needs
   }
@@ -163,12 +165,13 @@ Error replace(CreateArgs args) {
 }  // namespace
 
 Error run_create(const CreateArgs& args) {
+  catch_stop_signals();  // it is short, so it is done whole
   if (args.force && access(args.path.c_str(), F_OK) == 0) {
     TENUTO_TOOL_TRY(patiently(args, [&] { return replace(args); }));
   } else if (access(args.path.c_str(), F_OK) == 0) {
     // Checked first: the library would open an existing pool, and recover it.
     return failed(Status::exists, "there is a file already", args.path,
-                  "--force replaces it if it is a pool");
+                  "--force replaces a pool or an empty file");
   } else {
     TENUTO_TOOL_TRY(patiently(args, [&] { return create_at(args, args.path, 0); }));
   }

@@ -62,7 +62,7 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
     ++records;
     progress.update(records, out.bytes());
     if (stop_requested()) {
-      return failed(Status::aborted, "stopped by a signal", args.path, "no dump was written");
+      return stopped(args.path, "no dump was written");
     }
   }
   if (it.status() != Status::ok) {
@@ -118,6 +118,12 @@ bool are_one_file(const std::string& a, const std::string& b) {
          first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
+// A pipe or a device, which may wait for ever.
+bool is_special(const std::string& file) {
+  struct stat st {};
+  return stat(file.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
+}
+
 // The dump must not replace the pool it is read from, or its journal.
 Error check_not_the_pool(const DumpArgs& args) {
   const std::unique_ptr<char, decltype(&std::free)> real(realpath(args.path.c_str(), nullptr),
@@ -171,7 +177,7 @@ Error run_dump(const DumpArgs& args) {
     out = std::make_unique<Output>(STDOUT_FILENO, "standard output");
   } else {
     TENUTO_TOOL_TRY(open_file_output(args.file, out));
-    catch_stop_signals();
+    if (!is_special(args.file)) catch_stop_signals();  // there may be a temporary file
   }
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t records = 0;

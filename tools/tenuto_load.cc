@@ -54,7 +54,9 @@ class Loader {
   // put into it. REQUIRES: begin().
   Error check_first(RecordShape shape) {
     if (first_status_ == Status::invalid_argument) return no_later_record();
-    if (first_status_ != Status::ok || args_.skip_bad) return no_error();
+    if (args_.skip_bad) return no_error();
+    if (first_status_ == Status::too_large) return bad_line_error(reader_.error());
+    if (first_status_ != Status::ok) return no_error();
     if (names_collection(first_)) return no_error();
     text_ = first_;
     const MaybeError bad = parse(shape);
@@ -88,8 +90,7 @@ class Loader {
       }
       if (status == Status::too_large) {
         text_ = {};
-        TENUTO_TOOL_TRY(bad_line(store, {1, fmt::format("a line above {}, see --max-line",
-                                                        format_size(args_.line_bytes_max))}));
+        TENUTO_TOOL_TRY(bad_line(store, reader_.error()));
         continue;
       }
       TENUTO_TOOL_TRY(write_batch(store));
@@ -97,7 +98,7 @@ class Loader {
       if (status == Status::invalid_argument) return no_later_record();
       if (status == Status::not_found) return no_error();
       if (status == Status::aborted) {
-        return failed(Status::aborted, "stopped by a signal", after_line(), loaded_words());
+        return stopped(after_line(), loaded_words());
       }
       return os_failed(reader_.error_number(), "cannot read", name_);
     }
@@ -116,6 +117,7 @@ class Loader {
     if (first_status_ == Status::not_found) {
       return failed(Status::invalid_argument, "the input has no header line", name_);
     }
+    if (first_status_ == Status::too_large) return no_later_record();
     if (first_status_ != Status::ok) return no_error();
     text_ = first_;
     if (const MaybeError bad = fields_.header(text_)) return bad_line_error(*bad);
@@ -318,7 +320,10 @@ Error report_load(const LoadArgs& args, const Loader& loader, const std::string&
 Error open_session(const LoadArgs& args, Loader& loader, Session& session) {
   if (!args.create) {
     Error error = session.open_store(args, Access::write);
-    if (error.status == Status::not_found) error.hint = "--create makes it";
+    if (error.status == Status::not_found) {
+      const bool missing = access(args.path.c_str(), F_OK) != 0;
+      error.hint = missing ? "check the path; --create makes a pool" : "--create makes it";
+    }
     return error;
   }
   TENUTO_TOOL_TRY(loader.begin());
@@ -345,7 +350,6 @@ Error run_load(const LoadArgs& args) {
   Loader loader(args, format, input.fd(), name, input.bytes());
   Session session;
   TENUTO_TOOL_TRY(open_session(args, loader, session));
-  catch_stop_signals();
   const auto start = std::chrono::steady_clock::now();
   Error error = loader.run(session);
   const Status synced = session.store().sync();

@@ -109,7 +109,9 @@ Error run_repair(const CheckArgs& args) {
   const bool made = status == Status::ok || status == Status::corrupt;
   if (!made || access(args.repair.c_str(), F_OK) != 0) {
     Error error = store_failed(status, "the pool cannot be rescued", args.path, std::move(report));
-    if (status == Status::not_found && access(args.path.c_str(), F_OK) == 0) {
+    if (status == Status::not_found && access(args.path.c_str(), F_OK) != 0) {
+      error.hint = kNoPoolHint;
+    } else if (status == Status::not_found) {
       error.hint = args.scavenge ? "restore a backup" : "try --scavenge, or restore a backup";
     }
     // Not the default hint, which suggests this command.

@@ -2,7 +2,9 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include "process.h"
 #include "session.h"
 #include "tenuto_commands.h"
 
@@ -17,6 +19,7 @@ Error run_settle(const SettleArgs& args) {
   paths.insert(paths.end(), args.others.begin(), args.others.end());
   PoolOptions options = pool_options(args, true);
   options.in_doubt = args.in_doubt;
+  catch_stop_signals();
   Result<std::vector<Pool>> pools = Status::busy;
   TENUTO_TOOL_TRY(patiently(args, [&] {
     Report report;
@@ -24,6 +27,9 @@ Error run_settle(const SettleArgs& args) {
     if (pools) return no_error();
     Error error =
         store_failed(pools.error(), "cannot open the pools", args.path, std::move(report));
+    if (error.status == Status::not_found && access(error.report.where.c_str(), F_OK) != 0) {
+      error.hint = kNoPoolHint;
+    }
     if (error.status == Status::in_doubt) {
       error.hint =
           "name that pool, too; if it is lost, --as commit or --as abort ends the transaction "

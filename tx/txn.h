@@ -108,7 +108,8 @@ class Txn {
   // target: what a field that is a pointer gets. It may not be outside the pool.
   void store_field(void* at, const void* value, std::size_t bytes, const void* target);
   bool load_field(const void* at, void* value, std::size_t bytes) const;
-  // Where the transaction began, for reports. `file` lives as long as the program.
+  // Where the transaction began, for reports: a line of the program, or (line 0) the call that did
+  // it. `file` lives as long as the program.
   void began_at(const char* file, int line) {
     if (depth_ == (joint_ == nullptr ? 1u : 2u)) file_name_ = file, line_ = line;
   }

@@ -168,6 +168,7 @@ void Txn::end(bool committed) {
 
 std::string Txn::place() const {
   if (file_name_ == nullptr) return "a transaction";
+  if (line_ == 0) return "the transaction of " + std::string(file_name_);
   return "the transaction begun at " + std::string(file_name_) + ":" + std::to_string(line_);
 }
 

@@ -80,8 +80,8 @@ class TENUTO_API Actions {
   // is rolled back if this fails. Then the list is empty. ok | full, invalid_argument (a place
   // outside the pool, a pointer out of it, or no object to free) | others as Transaction::commit:
   // nothing was done, and all blocks are free again. Durable on return. Cost: three fences, and the
-  // lines of a transaction with the same contents.
-  Status publish();
+  // lines of a transaction with the same contents. file, line: for reports of mistakes.
+  Status publish(const char* file = __builtin_FILE(), int line = __builtin_LINE());
   // Gives the reserved blocks back and forgets the rest. If this is the thread's first call on the
   // pool, and memory is refused to it, the blocks stay reserved until the pool is opened again.
   void cancel() noexcept;

@@ -115,23 +115,27 @@ class ConcurrentHashMap {
     }
 
     template <class Key, class Value>
-    Status insert(const Key& key, const Value& value) {
-      return alone(key, [&](Transaction& tx, Map& map) { return map.insert(tx, key, value); });
+    Status insert(const Key& key, const Value& value, const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE()) {
+      return alone(file, line, key,
+                   [&](Transaction& tx, Map& map) { return map.insert(tx, key, value); });
     }
     template <class Key, class Value>
-    Status insert_or_assign(const Key& key, const Value& value) {
-      return alone(key,
+    Status insert_or_assign(const Key& key, const Value& value, const char* file = __builtin_FILE(),
+                            int line = __builtin_LINE()) {
+      return alone(file, line, key,
                    [&](Transaction& tx, Map& map) { return map.insert_or_assign(tx, key, value); });
     }
     template <class Key>
-    Status erase(const Key& key) {
-      return alone(key, [&](Transaction& tx, Map& map) { return map.erase(tx, key); });
+    Status erase(const Key& key, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+      return alone(file, line, key, [&](Transaction& tx, Map& map) { return map.erase(tx, key); });
     }
     // Runs f(Transaction&, V&) -> Status on the value, which was added (Transaction::add) for any
     // stores. Another status than ok rolls back. not_found.
     template <class Key, class F>
-    Status update(const Key& key, F&& f) {
-      return alone(key, [&](Transaction& tx, Map& map) -> Status {
+    Status update(const Key& key, F&& f, const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE()) {
+      return alone(file, line, key, [&](Transaction& tx, Map& map) -> Status {
         const Result<V*> value = map.edit(tx, key);
         if (!value) return value.error();
         return f(tx, **value);
@@ -215,10 +219,10 @@ class ConcurrentHashMap {
     // The transaction begins before the lock is taken, because in a child it does not begin. It
     // ends before the lock is freed, also when f throws: no reader sees what may still be lost.
     template <class Key, class F>
-    Status alone(const Key& key, F&& f) {
+    Status alone(const char* file, int line, const Key& key, F&& f) {
       const std::size_t shard = shard_of(key);
       std::unique_lock lock(locks_[shard].mutex, std::defer_lock);
-      Transaction tx(*pool_);
+      Transaction tx(*pool_, file, line);
       TENUTO_TRY(tx.status());
       lock.lock();
       const Status s = f(tx, map_->shards_[shard].map);

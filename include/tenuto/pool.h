@@ -112,8 +112,8 @@ class TENUTO_API Pool {
   static Result<Pool> open(std::string_view path, const PoolOptions& options = {},
                            Report* report = nullptr);
   // Opens several pools with the same options. A pool that waits for the decision of another one
-  // (in_doubt, tenuto/tx.h) is opened after it. The result has the order of `paths`. Statuses as of
-  // open; in_doubt: a pool that is not among them decides. Then none is open.
+  // (in_doubt, tenuto/tx.h) is opened after it. The result has the order of `paths`. Statuses of
+  // open (in_doubt: a pool not among them decides); invalid_argument also: two paths to one file.
   static Result<std::vector<Pool>> open_all(const std::vector<std::string>& paths,
                                             const PoolOptions& options = {},
                                             Report* report = nullptr);

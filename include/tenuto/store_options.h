@@ -153,6 +153,8 @@ struct CompactOptions {
   std::uint64_t moves_max = 0;  // about so many moved records and leaves at most; 0: no bound
   // Slabs (64 KiB of one size class) are emptied when less than this part is in use. 0 < it <= 1.
   double occupancy = 0.7;
+  // Asked between steps of some leaves; true: the compaction ends there, sound and incomplete.
+  std::function<bool()> stop = {};
 };
 
 struct CompactStats {
@@ -160,7 +162,7 @@ struct CompactStats {
   std::uint64_t records_moved = 0, leaves_moved = 0;
   std::uint64_t leaves_merged = 0;  // into their left neighbours
   std::uint64_t slabs_emptied = 0;
-  bool complete = false;  // false: moves_max, a full pool or other threads left some work undone
+  bool complete = false;  // false: moves_max, stop, a full pool or other threads left some undone
 };
 
 }  // namespace TENUTO_NS

@@ -97,7 +97,7 @@ static inline tenuto_status tenuto_store_get_stats(const tenuto_store* store,
   return tenuto_store_get_stats_sized(store, stats, sizeof *stats);
 }
 
-/* tenuto::CompactOptions, CompactStats and Store::compact. `stats` may be NULL. */
+/* tenuto::CompactOptions (without `stop`), CompactStats and Store::compact. `stats` may be NULL. */
 typedef struct tenuto_compact_options {
   size_t struct_bytes; /* set by tenuto_compact_options_init */
   uint64_t moves_max;

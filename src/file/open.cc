@@ -9,6 +9,7 @@
 #include <ctime>
 
 #include "file/pool_file.h"
+#include "file/regular.h"
 #include "journal/file.h"
 #include "pm/format.h"
 #include "pm/os.h"
@@ -172,21 +173,13 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   f->opened_to_read_ = options.read_only;
   f->health_.read_only.store(options.read_only, std::memory_order_relaxed);
   TENUTO_TRY(f->choose_protection(options, report));
-  // O_NONBLOCK: the open of a pipe does not wait for its other end. Regular files ignore it.
+  TENUTO_TRY(expect_regular(f->path_, report));
+  // O_NONBLOCK: for a pipe that has just come. Regular files ignore it.
   const int access = options.read_only ? O_RDONLY : O_RDWR;
   change([&] { f->fd_ = open_file(f->path_, access | O_NONBLOCK); });
-  if (f->fd_ < 0) {
-    if (errno == EISDIR) {
-      return fail(Status::not_a_pool, report, "this is a directory, not a pool", f->path_);
-    }
-    return fail_errno(errno, "cannot open the pool file", path, report);
-  }
+  if (f->fd_ < 0) return fail_errno(errno, "cannot open the pool file", path, report);
   struct stat st {};
-  if (::fstat(f->fd_, &st) != 0)
-    return fail_errno(errno, "cannot look at the pool file (fstat)", path, report);
-  if (!S_ISREG(st.st_mode)) {
-    return fail(Status::not_a_pool, report, "this is not a regular file", f->path_);
-  }
+  TENUTO_TRY(look_at_regular(f->fd_, f->path_, st, report));
   f->mode_ = st.st_mode & 0666;
   TENUTO_TRY(f->lock(!options.read_only, report));
   const auto file_bytes = static_cast<std::uint64_t>(st.st_size);

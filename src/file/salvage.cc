@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "file/pool_file.h"
+#include "file/regular.h"
 #include "journal/file.h"
 #include "pm/os.h"
 #include "pm/plant.h"
@@ -21,21 +22,16 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(
     std::vector<Report>& losses, Report* report) {
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
+  TENUTO_TRY(expect_regular(f->path_, report));
   change([&] { f->fd_ = open_file(f->path_, O_RDONLY | O_NONBLOCK); });
-  if (f->fd_ < 0) return fail_errno(errno, "cannot open the damaged pool", path, report);
+  if (f->fd_ < 0) return fail_errno(errno, "cannot open the pool file", path, report);
   struct stat st {};
-  if (::fstat(f->fd_, &st) != 0) {
-    return fail_errno(errno, "cannot look at the pool file (fstat)", path, report);
-  }
+  TENUTO_TRY(look_at_regular(f->fd_, f->path_, st, report));
   const auto file_bytes = static_cast<std::uint64_t>(st.st_size);
   f->mode_ = st.st_mode & 0666;
-  if (!S_ISREG(st.st_mode)) {
-    return fail(Status::not_a_pool, report, "this is not a regular file", f->path_);
-  }
   if (file_bytes < kHeadBytes) {
-    return fail(Status::not_a_pool, report, "there is not even the head of a pool", f->path_,
-                "a file of at least " + std::to_string(kHeadBytes) + " bytes",
-                std::to_string(file_bytes));
+    return fail(Status::not_a_pool, report, "the file is too short to be a pool", f->path_,
+                "at least " + std::to_string(kHeadBytes), std::to_string(file_bytes));
   }
   TENUTO_TRY(f->lock(false, report));
   Report why;

@@ -91,7 +91,7 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
   const std::unique_lock turn(compact_mu_, std::try_to_lock);
   if (!turn) return fail(Status::busy, report, "another compaction is under way", path);
   const std::lock_guard no_validation(still_mu_);
-  CompactWork work{options.moves_max, {}};
+  CompactWork work{options.moves_max, {}, &options.stop};
   work.done.bytes_before = ground_.file.bytes_on_disk();
   std::vector<State> states;
   TENUTO_TRY(open_those_named(states, report));

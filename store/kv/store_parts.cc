@@ -1,6 +1,12 @@
 #include "store/kv/store_parts.h"
 
+#include <sys/stat.h>
+
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "store/kv/head.h"
 #include "store/kv/refused.h"
@@ -46,9 +52,30 @@ Result<Pool> Pool::open(std::string_view path, const PoolOptions& options, Repor
   return Pool(std::move(*impl));
 }
 
+namespace {
+
+// Before anything is opened or recovered. Also two paths to one file. A path to nothing is left to
+// its open.
+Status check_named_once(const std::vector<std::string>& paths, Report* report) {
+  std::map<std::pair<dev_t, ino_t>, const std::string*> named;
+  for (const std::string& path : paths) {
+    struct stat st {};
+    if (::stat(path.c_str(), &st) != 0) continue;
+    const auto [first, fresh] = named.try_emplace({st.st_dev, st.st_ino}, &path);
+    if (fresh) continue;
+    const bool same = *first->second == path;
+    return fail(Status::invalid_argument, report, "the same pool is named twice; name it once",
+                same ? path : path + ", " + *first->second);
+  }
+  return Status::ok;
+}
+
+}  // namespace
+
 // Each round opens at least one pool, or the next one may end what is in doubt as the options say.
 Result<std::vector<Pool>> Pool::open_all(const std::vector<std::string>& paths,
                                          const PoolOptions& options, Report* report) {
+  TENUTO_TRY(check_named_once(paths, report));
   std::vector<std::optional<Pool>> opened(paths.size());  // a failure closes them
   PoolOptions asking = options;
   asking.in_doubt = InDoubt::ask;

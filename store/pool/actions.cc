@@ -59,12 +59,12 @@ Status Actions::publish_in(Transaction& tx) {
   return tx.commit();
 }
 
-Status Actions::publish() {
+Status Actions::publish(const char* file, int line) {
   struct Empty {
     Actions& actions;
     ~Empty() { actions.cancel(); }
   } empty{*this};
-  Transaction tx(pool_);
+  Transaction tx(pool_, file, line);
   return publish_in(tx);
 }
 

@@ -144,7 +144,7 @@ Result<void*> PoolImpl::replace_root(const StoredRoot& old, std::string_view lay
   if (writable != Status::ok) {
     return failed(writable, "the root object must grow, but nothing can be written to the pool");
   }
-  Transaction tx(engine->mine());
+  Transaction tx(engine->mine(), "Pool::grow_root", 0);  // not a place of this file
   TENUTO_TRY(tx.status());
   const Result<void*> fresh = tx.alloc(bytes, {.zero = true});
   if (!fresh) {

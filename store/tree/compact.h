@@ -1,6 +1,7 @@
 // The steps of a compaction in one tree.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -12,8 +13,10 @@ namespace TENUTO_NS::store {
 struct CompactWork {
   std::uint64_t moves_max = 0;  // 0: no limit
   CompactStats done;
+  const std::function<bool()>* stop = nullptr;
 
   bool over() const {
+    if (stop != nullptr && *stop && (*stop)()) return true;
     return moves_max != 0 &&
            done.records_moved + done.leaves_moved + done.leaves_merged >= moves_max;
   }

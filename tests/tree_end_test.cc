@@ -60,6 +60,29 @@ TEST_F(TreeEndTest, a_collection_is_dropped_while_a_snapshot_keeps_a_version_of_
   expect_others_keep_their_versions("1");
 }
 
+TEST_F(TreeEndTest, drops_that_an_iterator_holds_back_are_all_over_after_it) {
+  constexpr int kCollections = 40;
+  const auto allocated = [&] { return s_->stats().pool.allocated_bytes; };
+  const auto name_of = [](int i) { return "c" + key_of(i); };
+  const std::uint64_t before = allocated();
+  std::uint64_t with = 0;
+  {
+    for (int i = 0; i < kCollections; ++i) fill(made({}, name_of(i)), 0, 100, "value");
+    with = allocated();
+    Iterator it = made({}, name_of(kCollections / 2)).iterator();
+    it.seek_first();
+    for (int i = 0; i < kCollections; ++i) ASSERT_EQ(s_->drop(name_of(i)), Status::ok);
+    EXPECT_GT(allocated(), before + (with - before) / 2);
+    ASSERT_TRUE(it.valid());
+    EXPECT_EQ(it.key(), key_of(0));
+    EXPECT_EQ(it.value(), "value");
+  }
+  made({}, "last");
+  ASSERT_EQ(s_->drop("last"), Status::ok);
+  EXPECT_LT(allocated(), before + (with - before) / 10);
+  expect_valid(*s_);
+}
+
 TEST_F(TreeEndTest, a_collection_is_dropped_while_a_transaction_keeps_a_version_of_it) {
   Collection y = made({}, "y");
   Collection z = made({}, "z");

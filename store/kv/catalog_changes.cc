@@ -87,7 +87,8 @@ void Collections::forget_unnamed(const State& state) {
 void Collections::retire(const State& state) {
   state->life.dropped(ground_.versions.now().clock());
   state->ending();
-  state->next_dropped = std::exchange(dropped_, state);
+  *dropped_end_ = state;
+  dropped_end_ = &state->next_dropped;
   free_dropped();
 }
 
@@ -143,15 +144,14 @@ Status Collections::close() {
   return Status::ok;
 }
 
+// In the order of the drops. Readers that hold back one hold back all later ones, so a drop need
+// not ask each of them.
 void Collections::free_dropped() {
-  for (State* at = &dropped_; *at != nullptr;) {
-    if (!(*at)->end->try_end()) {
-      at = &(*at)->next_dropped;
-      continue;
-    }
-    const State over = std::exchange(*at, std::exchange((*at)->next_dropped, nullptr));
-    over->tree.reset();
+  while (dropped_ != nullptr && dropped_->end->try_end()) {
+    dropped_->tree.reset();
+    dropped_ = std::exchange(dropped_->next_dropped, nullptr);
   }
+  if (dropped_ == nullptr) dropped_end_ = &dropped_;
 }
 
 Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,

@@ -254,7 +254,10 @@ class Collections {
   // Guarded by mu_.
   std::unique_ptr<Catalog> catalog_;  // null: no named collection was ever made
   std::map<std::string, State, std::less<>> open_;
-  State dropped_;  // not freed yet; linked by next_dropped
+  // Not freed yet, the first one dropped first; linked by next_dropped. The end is where the next
+  // one is linked.
+  State dropped_;
+  State* dropped_end_ = &dropped_;
   std::vector<State> unnamed_;
 
   Reclaimer reclaimer_{*this};

@@ -435,30 +435,6 @@ TEST_F(DamageTest, a_record_in_the_wrong_leaf_ends_a_walk_and_a_compaction) {
   EXPECT_EQ(s.compact().error(), Status::corrupt);
 }
 
-// The medium has lost the last write of a leaf. Its older state is whole.
-TEST_F(DamageTest, an_older_leaf_is_not_taken_for_the_one_of_the_close) {
-  image();
-  const Bytes before = read_image(path_.str());
-  {
-    Store s = opened();
-    ASSERT_EQ(s.erase(key_of(10)), Status::ok);
-    ASSERT_EQ(s.put(key_of(10) + "x", "another key, perhaps in the same slot"), Status::ok);
-    ASSERT_EQ(s.close(), Status::ok);
-  }
-  Bytes b = read_image(path_.str());
-  const std::size_t leaf = leaves_of(b)[0];
-  ASSERT_EQ(leaf, leaves_of(before)[0]);
-  const std::size_t header = offsetof(store::Leaf, head);
-  ASSERT_NE(word_at(b, leaf + header), word_at(before, leaf + header));
-  std::copy_n(&before[leaf], sizeof(store::Leaf), &b[leaf]);
-  write_image(path_.str(), b);
-  Store s = opened();
-  std::string value;
-  EXPECT_EQ(s.get(key_of(10), value), Status::corrupt);
-  EXPECT_EQ(walk(s.iterator()), 0u);
-  EXPECT_EQ(s.validate(&report_), Status::corrupt);
-}
-
 TEST_F(DamageTest, a_backup_that_lost_a_record_on_the_way_says_so) {
   image();
   Store s = opened();

@@ -110,6 +110,23 @@ TEST_F(ImageTest, its_block_is_given_back) {
   }
 }
 
+TEST_F(ImageTest, one_of_another_version_is_given_back_and_is_no_damage) {
+  plant("store_image_of_another_version");
+  closed_store();
+  unplant_all();
+  std::string log;
+  options_.pool.log = [&log](std::string_view line) { (log += line) += '\n'; };
+  for (int round = 0; round < 3; ++round) {
+    Store s = opened();
+    EXPECT_TRUE(is_whole(s));
+    expect_valid(s);
+    ASSERT_EQ(s.close(), Status::ok);
+  }
+  EXPECT_EQ(log.find("damaged"), std::string::npos) << log;
+  Store s = opened();
+  EXPECT_EQ(s.stats().shadow_leaves, 0u);
+}
+
 TEST_F(ImageTest, an_open_to_read_leaves_it_where_it_is) {
   closed_store();
   const Bytes before = read_image(path_.str());

@@ -64,6 +64,7 @@ TEST_F(TreeEndTest, drops_that_an_iterator_holds_back_are_all_over_after_it) {
   constexpr int kCollections = 40;
   const auto allocated = [&] { return s_->stats().pool.allocated_bytes; };
   const auto name_of = [](int i) { return "c" + key_of(i); };
+  made({}, "first");
   const std::uint64_t before = allocated();
   std::uint64_t with = 0;
   {

@@ -243,6 +243,7 @@ class Loader {
                        bad.column - begin);
   }
   std::string after_line() const {
+    if (reader_.line_number() == 0) return name_;
     return fmt::format("{}, line {}", name_, reader_.line_number());
   }
   std::string loaded_words() const {

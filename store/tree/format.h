@@ -159,12 +159,12 @@ static_assert(pm::OnMedia<Leaf> && sizeof(Leaf) == 8 * kLineBytes);
 struct KeptLeaf {
   static constexpr std::uint8_t kUnknown = 0xff;  // no slot has this number
 
-  HeaderWord bitmap;          // as a write of its header would store it; 0: not kept
+  std::uint32_t check;        // content_check() of it; 0: nothing is kept
   std::uint8_t slot[kSlots];  // those in use, by key; kUnknown first: the order is not known
 
-  static constexpr KeptLeaf nothing() { return {{0}, {kUnknown}}; }
+  static constexpr KeptLeaf nothing() { return {0, {kUnknown}}; }
 };
-static_assert(pm::OnMedia<KeptLeaf> && sizeof(KeptLeaf) == 56);
+static_assert(pm::OnMedia<KeptLeaf> && sizeof(KeptLeaf) == 52);
 static_assert(offsetof(Leaf, slot) == kLineBytes && offsetof(Leaf, low) == 7 * kLineBytes);
 
 // What a tree held at the last clean close. Meaningless after a crash. The counts are in `data` of

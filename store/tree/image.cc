@@ -16,6 +16,8 @@ namespace TENUTO_NS::store {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x33454d4954495454;  // "TTITIME3"
+// The last letter is the version. All versions have this head.
+constexpr std::uint64_t kMagicOfAll = kMagic & ~0ull >> 8;
 constexpr std::size_t kNameAt = sizeof(TreeCounts);
 
 constexpr std::size_t kPartBytes = 512u << 10;  // one node more at most, and its separator
@@ -63,6 +65,11 @@ bool leads_to_leaves(const pm::PoolFile& file, const Node& n) {
 
 namespace {
 
+constexpr unsigned kAhead = 3;  // leaves
+void prefetch_words(const void* child) {
+  if (!UnmadeLeaf::is(child)) static_cast<const ShadowLeaf*>(child)->words().prefetch();
+}
+
 // A part that is being made.
 struct Part {
   std::uint64_t nodes = 0;
@@ -75,14 +82,15 @@ struct Part {
     body.resize(from + room_of(n));
     n.write(&body[from], [&](unsigned i, KeptLeaf& kept) {
       void* const child = n.child(i);
+      if (i + kAhead < n.count()) prefetch_words(n.child(i + kAhead));
       if (UnmadeLeaf::is(child)) {
         kept = n.kept(i) != nullptr ? *n.kept(i) : KeptLeaf::nothing();
         return child;
       }
       const auto& shadow = *static_cast<const ShadowLeaf*>(child);
-      // The leaf itself is not read: it may be on a disk.
-      kept.bitmap =
-          bitmap_word(shadow.leaf->head.bitmap, shadow.used_slots(), fingerprints_of(shadow));
+      const ShadowLeaf::Words words = shadow.words();
+      kept.check = content_check(shadow.used_slots(), fingerprints_of(shadow),
+                                 [&](unsigned slot) { return words[slot]; });
       shadow.order.keep(kept);
       return UnmadeLeaf::of(file.offset_of(shadow.leaf), shadow.low_check).child();
     });
@@ -102,7 +110,8 @@ const PartHead* part_at(const pm::PoolFile& file, TreeId tree, PoolOffset at) {
   if (at.value % kLineBytes != 0 || !file.in_range(at, kBodyAt)) return nullptr;
   const PartHead& head = *file.at<PartHead>(at);
   const std::size_t room = file.bytes() - at.value - kBodyAt;
-  if (head.magic != kMagic || head.bytes > room || head.nodes > head.bytes) return nullptr;
+  if ((head.magic & ~0ull >> 8) != kMagicOfAll) return nullptr;
+  if (head.bytes > room || head.nodes > head.bytes) return nullptr;
   const bool sound = head.check == check_of(head, tree, at, file.at<std::byte>(at + kBodyAt));
   return sound || TENUTO_PLANT("store_image_checksum_not_compared") ? &head : nullptr;
 }
@@ -171,7 +180,9 @@ Result<PoolOffset> write_image(const pm::PoolFile& file, heap::Heap& heap, TreeI
   }
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& p = parts[i];
-    PartHead head{kMagic, 0, parts.size() - 1 - i, p.nodes, p.body.size(), 0};
+    const bool as_before = TENUTO_PLANT("store_image_of_another_version");
+    PartHead head{
+        kMagic - (as_before ? 1ull << 56 : 0), 0, parts.size() - 1 - i, p.nodes, p.body.size(), 0};
     if (head.after != 0) head.next = at[i + 1].value;
     head.check = check_of(head, tree, at[i], p.body.data());
     copy_flush(file.at<char>(at[i]), &head, sizeof head);
@@ -180,18 +191,21 @@ Result<PoolOffset> write_image(const pm::PoolFile& file, heap::Heap& heap, TreeI
   return at[0];
 }
 
-bool read_image(const pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, PoolOffset at,
-                Index& index, std::vector<PoolOffset>& blocks) {
+Status read_image(const pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, PoolOffset at,
+                  Index& index, std::vector<PoolOffset>& blocks) {
   NodesRead read;
   std::vector<std::string> lows;
+  bool other_version = false;
   const bool whole = each_part(file, tree, at, [&](const PartHead& head, PoolOffset part) {
     blocks.push_back(part);
-    return read_part(file, head, part, read, lows);
+    other_version = other_version || head.magic != kMagic;
+    return other_version || read_part(file, head, part, read, lows);
   });
-  if (!whole || lows.empty() || !lows[0].empty()) return false;
-  if (UnmadeLeaf::of(read.nodes[0]->child(0)).at() != first_leaf) return false;
+  if (whole && other_version) return Status::wrong_version;
+  if (!whole || lows.empty() || !lows[0].empty()) return Status::corrupt;
+  if (UnmadeLeaf::of(read.nodes[0]->child(0)).at() != first_leaf) return Status::corrupt;
   index.build_above(std::exchange(read.nodes, {}), std::move(lows));
-  return true;
+  return Status::ok;
 }
 
 std::vector<PoolOffset> blocks_of_image(const pm::PoolFile& file, TreeId tree, PoolOffset at) {

@@ -5,7 +5,7 @@
 //   first leaf's separator line   [counts 24][name 8: sealed offset of the image; 0: none]
 //   image                         parts of half a MiB, each names the next
 //   part                          head, nodes in key order (Node::write), each with its kept leaves
-//                                 (KeptLeaf: bitmap, order of the slots); separators
+//                                 (KeptLeaf: a checksum, the order of the slots); separators
 //   separator                     of each node's first leaf: bytes [4], these
 //
 // **Authoritative are the leaves.** The image counts only after a clean close, with a sound name,
@@ -22,6 +22,8 @@
 // order is that of the keys of these slots; and a leaf whose last write the medium lost is damage,
 // though its older state is whole.
 //
+// An image of another version counts for nothing, but its parts are found, and given back.
+//
 // An image is a convenience: without memory or free space in the pool (a close does not grow it)
 // there is none, and the next open walks the chain. So does an open after a crash.
 #pragma once
@@ -36,10 +38,11 @@ namespace TENUTO_NS::store {
 // fenced. An error: there is no room, and nothing is left behind. Throws bad_alloc.
 Result<PoolOffset> write_image(const pm::PoolFile& file, heap::Heap& heap, TreeId tree,
                                const Index& index);
-// Builds the index, which is empty, from it. `blocks` gets the places of all parts. False: that is
-// no sound image of the tree with this first leaf, and the index is still empty. Throws bad_alloc.
-bool read_image(const pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, PoolOffset at,
-                Index& index, std::vector<PoolOffset>& blocks);
+// Builds the index, which is empty, from it. `blocks` gets the places of all parts. Else the index
+// is still empty: wrong_version, with `blocks`; corrupt: that is no sound image of the tree with
+// this first leaf. Throws bad_alloc.
+Status read_image(const pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, PoolOffset at,
+                  Index& index, std::vector<PoolOffset>& blocks);
 // The places of all parts, if the image is sound; else none. Throws bad_alloc.
 std::vector<PoolOffset> blocks_of_image(const pm::PoolFile& file, TreeId tree, PoolOffset at);
 

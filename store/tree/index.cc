@@ -223,8 +223,7 @@ void Index::split(Change& change, Node* old, std::string_view key, NodeShape s, 
     if (p.node == nullptr) {
       TENUTO_ASSERT(level + 1u < kLevelsMax);
       std::unique_lock root(root_mu_, std::adopt_lock);
-      s.children = {low, high};
-      s.seps = {separator};
+      s = {{separator}, {low, high}};
       Node* const top = change.made(Node::make(level + 1u, s, 0, 2));
       root.release();
       change.show_root(top);
@@ -233,7 +232,7 @@ void Index::split(Change& change, Node* old, std::string_view key, NodeShape s, 
     change.will_go(p.node);
     s = p.node->shape();
     s.children[p.child] = low;
-    s.children.insert(s.children.begin() + p.child + 1, high);
+    s.insert(p.child + 1, high);
     s.seps.insert(s.seps.begin() + p.child, separator);
     const std::size_t n = s.children.size();
     if (n <= kFanout) {
@@ -264,7 +263,7 @@ void Index::add(ShadowLeaf* left, std::string_view separator, ShadowLeaf* right)
       return;
     }
     NodeShape s = n->shape();
-    s.children.insert(s.children.begin() + i + 1, right);
+    s.insert(i + 1, right);
     s.seps.insert(s.seps.begin() + i, std::string(separator));
     const std::size_t count = s.children.size();
     if (count <= kFanout) {
@@ -312,7 +311,7 @@ Status Index::remove(ShadowLeaf* leaf, std::string_view separator,
       with = without_leftmost(change, n, separator);
     } else {
       NodeShape s = n->shape();
-      s.children.erase(s.children.begin() + i);
+      s.erase(i);
       s.seps.erase(s.seps.begin() + (i - 1));
       with = change.made(Node::make(1, s, 0, s.children.size()));
     }
@@ -336,7 +335,7 @@ Node* Index::without_leftmost(Change& change, Node* n, std::string_view key) {
       s.children[child] = with;
       if (!at_edge) s.seps[child - 1] = moved_up;
     } else {
-      s.children.erase(s.children.begin() + child);
+      s.erase(child);
       if (at_edge && !s.seps.empty()) moved_up = s.seps[0];
       if (!s.seps.empty()) s.seps.erase(s.seps.begin() + (at_edge ? 0 : child - 1));
     }

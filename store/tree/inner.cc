@@ -71,6 +71,18 @@ void Node::append_separator(unsigned i, std::string& out) const {
   out.append(suffix(i));
 }
 
+void NodeShape::insert(std::size_t at, void* child) {
+  const auto i = static_cast<std::ptrdiff_t>(at);
+  children.insert(children.begin() + i, child);
+  if (!kept.empty()) kept.insert(kept.begin() + i, KeptLeaf::nothing());
+}
+
+void NodeShape::erase(std::size_t at) {
+  const auto i = static_cast<std::ptrdiff_t>(at);
+  children.erase(children.begin() + i);
+  if (!kept.empty()) kept.erase(kept.begin() + i);
+}
+
 NodeShape Node::shape() const {
   NodeShape s;
   s.seps.resize(separators());
@@ -79,6 +91,7 @@ NodeShape Node::shape() const {
   for (unsigned i = 0; i < count_; ++i) {
     s.children.push_back(children()[i].load(std::memory_order_acquire));
   }
+  if (has_kept_) s.kept.assign(kept(), kept() + count_);
   return s;
 }
 
@@ -132,7 +145,11 @@ Node* Node::make(unsigned level, const NodeShape& shape, std::size_t from, std::
   std::size_t text_bytes = prefix > kPrefixInline ? prefix : 0;
   for (std::size_t i = 0; i < seps; ++i) text_bytes += sep[i].size() - prefix;
 
-  Node* n = allocate(level, count, text_bytes);
+  const bool keeps =
+      !shape.kept.empty() && !TENUTO_PLANT("store_kept_leaves_end_with_their_node") &&
+      std::any_of(shape.children.begin() + static_cast<std::ptrdiff_t>(from),
+                  shape.children.begin() + static_cast<std::ptrdiff_t>(to), UnmadeLeaf::is);
+  Node* n = allocate(level, count, text_bytes, keeps);
   if (prefix > 0) n->set_prefix(std::string_view(sep[0]).substr(0, prefix));
   char* text = n->text();
   std::size_t at = n->suffix_start_;
@@ -146,6 +163,7 @@ Node* Node::make(unsigned level, const NodeShape& shape, std::size_t from, std::
   n->set_hints();
   for (std::size_t i = 0; i < count; ++i) {
     new (&n->children()[i]) std::atomic<void*>(shape.children[from + i]);
+    if (keeps) n->kept()[i] = shape.kept[from + i];
   }
   return n;
 }

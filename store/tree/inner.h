@@ -11,8 +11,7 @@
 //
 // **Kept leaves.** A node that comes from an image also has what that keeps of its leaves
 // (KeptLeaf). It counts while a leaf is unmade, because nobody changes such a leaf (unmade.h). A
-// copy with one child more has it, too, unless all leaves are made. A node that is made of a shape
-// has not.
+// node that is made of another one has it, too, unless all its leaves are made.
 #pragma once
 
 #include <nmmintrin.h>
@@ -37,6 +36,10 @@ inline constexpr unsigned kFanout = 64;
 struct NodeShape {
   std::vector<std::string> seps;
   std::vector<void*> children;
+  std::vector<KeptLeaf> kept = {};  // of each child; or empty
+
+  void insert(std::size_t at, void* child);  // nothing is kept of it
+  void erase(std::size_t at);                // a child
 };
 
 // The first eight bytes as a big-endian number; zeros after the end. short: REQUIRES fewer.

@@ -20,6 +20,7 @@
 // A replaced or erased record is retired only after the last fence, when no crash brings it back.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -75,6 +76,18 @@ inline UsedFingerprints fingerprints_of(const ShadowLeaf& shadow) {
 }
 // Of the slots in `used`. Another thread may change the leaf meanwhile.
 UsedFingerprints fingerprints_of(const Leaf& leaf, std::uint64_t used);
+// A checksum of what a leaf holds: the slots in use, their fingerprints, the records that they
+// name. word(i): SlotWord of slot i. Never 0.
+template <class Words>
+std::uint32_t content_check(std::uint64_t used, const UsedFingerprints& fingerprints,
+                            const Words& word) {
+  std::uint32_t crc = fingerprints.crc(pm::crc32c_u64(~0u, used));
+  for (; used != 0; used &= used - 1) {
+    const SlotWord w = word(static_cast<unsigned>(std::countr_zero(used)));
+    crc = pm::crc32c_u64(crc, w.raw & ~SlotWord::kCheckMask);  // 0.1.0 wrote none
+  }
+  return crc == 0 ? 1 : crc;
+}
 // Whether bitmap and fingerprints are as they were stored. A word of 0.1.0 covers no fingerprints,
 // and is accepted, too. REQUIRES for a right answer: no other thread changes the fingerprints
 // of used slots.

@@ -83,12 +83,13 @@ class Tree::Rebuild {
       if (at.error() == Status::corrupt) lose_image("name of the image of leaves");
       return false;
     }
-    if (!read_image(tree_.file_, tree_.id_, tree_.first_leaf_, *at, tree_.index_, image_)) {
+    const Status s =
+        read_image(tree_.file_, tree_.id_, tree_.first_leaf_, *at, tree_.index_, image_);
+    if (s == Status::corrupt) {
       image_.clear();
       lose_image("image of leaves");
-      return false;
     }
-    return true;
+    return s == Status::ok;
   }
   // Its blocks, if they are some, wait for the next recovery.
   void lose_image(const char* what) const {

@@ -192,6 +192,10 @@ struct alignas(kLineBytes) ShadowLeaf {
       return good ? w : SlotWord{};
     }
 
+    void prefetch() const {
+      for (unsigned i = 0; i < kSlots; i += kLineBytes / sizeof *at_) __builtin_prefetch(&at_[i]);
+    }
+
    private:
     static constexpr SlotWord kNone[kSlots] = {};  // of a damaged leaf
     const SlotWord* at_;

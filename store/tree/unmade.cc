@@ -14,8 +14,9 @@ constexpr const char* kNotTheOne = "leaf that is not the one of the close";
 // An older leaf may be whole, too.
 bool is_kept(const Leaf& leaf, const KeptLeaf& kept) {
   const std::uint64_t used = bitmap_of(leaf);
-  const HeaderWord bitmap = bitmap_word(leaf.head.bitmap, used, fingerprints_of(leaf, used));
-  return kept.bitmap.raw == bitmap.raw || kept.bitmap.raw == 0 ||
+  const std::uint32_t check = content_check(
+      used, fingerprints_of(leaf, used), [&](unsigned slot) { return read_word(leaf.slot[slot]); });
+  return kept.check == check || kept.check == 0 ||
          TENUTO_PLANT("store_leaf_not_compared_with_the_kept");
 }
 }  // namespace

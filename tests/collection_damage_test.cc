@@ -392,6 +392,8 @@ TEST_F(CollectionDamage, a_drop_does_not_give_back_what_is_anothers) {
   };
   EXPECT_FALSE(lose_through_a_drop());
 #ifdef TENUTO_DEBUG_CHECKS
+  plant("store_leaf_not_compared_with_the_kept");  // as after a crash, or while the store is open
+  EXPECT_FALSE(lose_through_a_drop());
   plant("store_drop_frees_what_is_not_its_own");
   EXPECT_TRUE(lose_through_a_drop());
   unplant_all();

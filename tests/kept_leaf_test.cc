@@ -77,5 +77,24 @@ TEST_F(KeptLeafTest, an_older_leaf_is_not_taken_for_the_one_of_the_close) {
   EXPECT_GE(lost, 12);
 }
 
+#ifdef TENUTO_DEBUG_CHECKS
+TEST_F(KeptLeafTest, an_image_without_them_counts_as_well) {
+  plant("store_image_without_room_for_the_kept");
+  image();
+  unplant_all();
+  for (int round = 0; round < 3; ++round) {
+    Store s = opened();
+    EXPECT_EQ(s.stats().shadow_leaves, 0u);  // the image was read
+    EXPECT_EQ(s.put(key_of(7), "value"), Status::ok);
+    Iterator it = s.iterator();
+    int n = 0;
+    for (it.seek_first(); it.valid(); it.next(), ++n) ASSERT_EQ(it.key(), key_of(n));
+    EXPECT_EQ(n, 300);
+    expect_valid(s);
+    EXPECT_EQ(s.close(), Status::ok);
+  }
+}
+#endif
+
 }  // namespace
 }  // namespace tenuto::test

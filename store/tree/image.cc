@@ -40,7 +40,7 @@ std::uint64_t check_of(const PartHead& head, TreeId tree, PoolOffset at, const v
 }
 
 // Nodes begin at lines, so that their words are aligned.
-std::size_t room_of(const Node& n) { return round_up(n.image_bytes(), kLineBytes); }
+std::size_t room_of(std::size_t node_bytes) { return round_up(node_bytes, kLineBytes); }
 
 // The nodes read so far. The destructor frees them unless the index has them.
 struct NodesRead {
@@ -77,10 +77,10 @@ struct Part {
   std::string lows;
 
   bool full() const { return body.size() + lows.size() >= kPartBytes; }
-  void add(const pm::PoolFile& file, const Node& n, std::string_view low) {
+  void add(const pm::PoolFile& file, const Node& n, std::string_view low, bool with_kept) {
     const std::size_t from = body.size();
-    body.resize(from + room_of(n));
-    n.write(&body[from], [&](unsigned i, KeptLeaf& kept) {
+    body.resize(from + room_of(n.image_bytes(with_kept)));
+    n.write(&body[from], with_kept, [&](unsigned i, KeptLeaf& kept) {
       void* const child = n.child(i);
       if (i + kAhead < n.count()) prefetch_words(n.child(i + kAhead));
       if (UnmadeLeaf::is(child)) {
@@ -128,8 +128,8 @@ bool read_part(const pm::PoolFile& file, const PartHead& head, PoolOffset at, No
   for (std::uint64_t i = 0; i < head.nodes; ++i) {
     read.nodes.push_back(nullptr);
     Node* const n = read.nodes.back() = Node::read(from, left);
-    if (n == nullptr || room_of(*n) > left || !leads_to_leaves(file, *n)) return false;
-    take(room_of(*n));
+    if (n == nullptr || room_of(n->bytes()) > left || !leads_to_leaves(file, *n)) return false;
+    take(room_of(n->bytes()));
   }
   for (std::uint64_t i = 0; i < head.nodes; ++i) {
     std::uint32_t bytes = 0;
@@ -159,12 +159,13 @@ bool each_part(const pm::PoolFile& file, TreeId tree, PoolOffset at, const F& f)
 
 }  // namespace
 
-Result<PoolOffset> write_image(const pm::PoolFile& file, heap::Heap& heap, TreeId tree,
-                               const Index& index) {
+static Result<PoolOffset> write_parts(const pm::PoolFile& file, heap::Heap& heap, TreeId tree,
+                                      const Index& index, bool with_kept) {
+  if (with_kept && TENUTO_PLANT("store_image_without_room_for_the_kept")) return Status::full;
   std::vector<Part> parts(1);
   index.each_low_node([&](const Node& n, std::string_view low) {
     if (parts.back().full()) parts.emplace_back();
-    parts.back().add(file, n, low);
+    parts.back().add(file, n, low, with_kept);
   });
   for (Part& p : parts) p.end();
   std::vector<PoolOffset> at;
@@ -189,6 +190,14 @@ Result<PoolOffset> write_image(const pm::PoolFile& file, heap::Heap& heap, TreeI
     copy_flush(file.at<char>(at[i] + kBodyAt), p.body.data(), p.body.size());
   }
   return at[0];
+}
+
+// What is kept of the leaves is most of it, and may be more than the pool has room for.
+Result<PoolOffset> write_image(const pm::PoolFile& file, heap::Heap& heap, TreeId tree,
+                               const Index& index) {
+  Result<PoolOffset> whole = write_parts(file, heap, tree, index, true);
+  if (whole) return whole;
+  return write_parts(file, heap, tree, index, false);
 }
 
 Status read_image(const pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, PoolOffset at,

@@ -60,19 +60,24 @@ class alignas(kLineBytes) Node {
   static void destroy(Node* node);
   // A node of level 1 as bytes, for the image of a clean close (image.h). It has no addresses in it
   // but its children, in whose place leave(i, kept) gives words that mean the same in every
-  // process, and fills in what is kept of the leaf. Writes image_bytes() bytes, and no others.
+  // process, and fills in what is kept of the leaf. Writes image_bytes(with_kept) bytes, and no
+  // others.
   template <class Leave>
-  void write(std::byte* to, const Leave& leave) const {
+  void write(std::byte* to, bool with_kept, const Leave& leave) const {
     std::memcpy(to, static_cast<const void*>(this), bytes_without_kept());
     auto& copy = *reinterpret_cast<Node*>(to);
     copy.state_.store(kLive, std::memory_order_relaxed);
-    copy.bytes_ = static_cast<std::uint32_t>(image_bytes());
-    copy.has_kept_ = true;
+    copy.bytes_ = static_cast<std::uint32_t>(image_bytes(with_kept));
+    copy.has_kept_ = with_kept;
     for (unsigned i = 0; i < count_; ++i) {
-      copy.children()[i].store(leave(i, copy.kept()[i]), std::memory_order_relaxed);
+      KeptLeaf kept;
+      copy.children()[i].store(leave(i, kept), std::memory_order_relaxed);
+      if (with_kept) copy.kept()[i] = kept;
     }
   }
-  std::size_t image_bytes() const { return bytes_without_kept() + count_ * sizeof(KeptLeaf); }
+  std::size_t image_bytes(bool with_kept) const {
+    return bytes_without_kept() + (with_kept ? count_ * sizeof(KeptLeaf) : 0);
+  }
   // The node that was written there; null: these bytes are no such node. Checks what a search
   // relies on to stay inside the node, not the separators.
   static Node* read(const std::byte* from, std::size_t room);

@@ -29,15 +29,6 @@ class ToolJournal : public ToolTest {
     EXPECT_EQ(store->close(), Status::ok);
     return path(name);
   }
-  // The files of the folder, except those of the runner.
-  std::set<std::string> files() const {
-    std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path(""))) {
-      const std::string name = entry.path().filename();
-      if (name != ".in" && name != ".out" && name != ".err") names.insert(name);
-    }
-    return names;
-  }
 };
 
 TEST_F(ToolJournal, every_command_finds_a_journal_that_is_elsewhere) {

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -56,6 +57,15 @@ class ToolTest : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  // The files of the folder, except those of the runner.
+  std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path(""))) {
+      const std::string name = entry.path().filename();
+      if (name != ".in" && name != ".out" && name != ".err") names.insert(name);
+    }
+    return names;
+  }
 
   using Setup = std::function<void()>;  // runs in the child, after its descriptors are set up
 

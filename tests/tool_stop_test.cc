@@ -40,14 +40,6 @@ class ToolStop : public ToolTest {
     EXPECT_EQ(store->close(), Status::ok);
     return path("a.tnt");
   }
-  std::set<std::string> files() const {
-    std::set<std::string> names;
-    for (const auto& e : std::filesystem::directory_iterator(path(""))) {
-      const std::string name = e.path().filename();
-      if (name != ".in" && name != ".out" && name != ".err") names.insert(name);
-    }
-    return names;
-  }
   // Not what it has inherited from the test, before it is the tool.
   static bool has_open(pid_t child, const std::string& file) {
     std::error_code error;

@@ -425,7 +425,7 @@ TEST_F(ImageTest, a_large_one_has_parts_and_counts_as_a_whole) {
     return key_of(i / 64) + std::string(1500, 'x') + std::to_string(i % 64 + 100);
   };
   constexpr int kLongKeys = 40000;
-  options_.pool.size = 96u << 20;  // room for the image: a close does not grow the pool
+  options_.pool.size = 96u << 20;  // room for the image: a close does not grow a small pool
   options_.pool.size_max = 1u << 30;
   {
     Store s = opened();
@@ -469,22 +469,29 @@ TEST_F(ImageTest, a_large_one_has_parts_and_counts_as_a_whole) {
   }
 }
 
-TEST_F(ImageTest, a_pool_without_room_gets_none_and_does_not_grow) {
-  options_.pool.size = options_.pool.size_max = 8u << 20;
-  {
-    Store s = opened();
-    Status status = Status::ok;
-    for (int i = 0; status == Status::ok; ++i) status = s.put(key_of(i), std::string(300, 'v'));
-    EXPECT_EQ(status, Status::full);
-    ASSERT_EQ(s.close(), Status::ok);
-  }
-  const std::size_t bytes = read_image(path_.str()).size();
-  options_.pool.size_max = 64u << 20;
-  for (int i = 0; i < 2; ++i) {
-    Store s = opened();
-    expect_valid(s);
-    ASSERT_EQ(s.close(), Status::ok);
-    EXPECT_EQ(read_image(path_.str()).size(), bytes);
+// The last zone is as small as the frame allocator can have it: 6 MiB.
+TEST_F(ImageTest, a_close_grows_a_large_pool_for_it_by_a_little_and_a_small_one_not) {
+  for (const std::uint64_t mib : {8, 160}) {
+    options_.pool.size = options_.pool.size_max = mib << 20;
+    int n = 0;
+    {
+      Store s = opened();
+      for (const std::size_t bytes : {1u << 20, 30000u, 300u}) {
+        while (s.put(key_of(n), std::string(bytes, 'v')) == Status::ok) n += 1;
+      }
+      ASSERT_EQ(s.close(), Status::ok);
+    }
+    ASSERT_EQ(read_image(path_.str()).size(), mib << 20);
+    options_.pool.size_max = 1u << 30;
+    for (int i = 0; i < 3; ++i) {
+      Store s = opened();
+      EXPECT_EQ(s.stats().shadow_leaves == 0, i > 0 && mib == 160);
+      EXPECT_EQ(s.stats().records, static_cast<std::uint64_t>(n));
+      expect_valid(s);
+      ASSERT_EQ(s.close(), Status::ok);
+      EXPECT_EQ(read_image(path_.str()).size() >> 20, mib == 160 ? 166 : 8) << "MiB";
+    }
+    ASSERT_EQ(Pool::remove(path_.str()), Status::ok);
   }
 }
 

@@ -162,12 +162,15 @@ Status PoolFile::register_mapping(const PoolOptions& options, Report* report) {
   return Status::ok;
 }
 
-Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& format) {
+Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& format, GrowBy by) {
   const MetadataOpen rights;
   TENUTO_TRY(writable());
   Report why;
   std::unique_lock lock(grow_mu_);
-  Result<ZoneEntry> zone = grow_locked(bytes_needed, format, why);
+  const std::uint64_t least = round_up(bytes_needed, kHugeBytes);
+  const std::uint64_t want = by == GrowBy::need ? least : std::max(growth_bytes(), least);
+  Result<ZoneEntry> zone = grow_locked(least, want, format, why);
+  if (by == GrowBy::need) return zone;
   // A call asks for space in several ways, and a program calls again.
   const Status now = zone ? Status::ok : zone.error();
   const bool told = std::exchange(growth_told_, now) == now;
@@ -179,15 +182,13 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
 }
 
 // REQUIRES: grow_mu_. `told` gets what the log is to say.
-Result<ZoneEntry> PoolFile::grow_locked(std::uint64_t bytes_needed, const FormatZone& format,
-                                        Report& told) {
+Result<ZoneEntry> PoolFile::grow_locked(std::uint64_t least, std::uint64_t want,
+                                        const FormatZone& format, Report& told) {
   const std::size_t count = zone_count();
   const std::uint64_t old_bytes = bytes();
   if (count == kZonesMax) return Status::full;
-  const std::uint64_t least = round_up(bytes_needed, kHugeBytes);
   const std::uint64_t room = bytes_max_ - std::min(bytes_max_, old_bytes);
   if (least > room) return Status::full;
-  std::uint64_t want = std::max(growth_bytes(), least);
   const std::uint64_t prepared = prepared_bytes();
   const bool enough = prepared >= least && prepared >= want / kPartPrepared;
   if (enough) want = std::min(want, prepared);

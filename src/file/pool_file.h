@@ -89,7 +89,8 @@ class PoolFile final : public OfProcess {
 
   // Appends a zone of at least `bytes`, or more by the growth policy: extends the file, maps, calls
   // format, commits the entry. full: size_max is reached, or the file system has no room.
-  Result<ZoneEntry> grow(std::uint64_t bytes, const FormatZone& format);
+  enum class GrowBy : bool { policy, need };  // need: not more, and a failure is not logged
+  Result<ZoneEntry> grow(std::uint64_t bytes, const FormatZone& format, GrowBy by = GrowBy::policy);
 
   // --- file/ahead.cc: space for the next growth, before it is needed
   // How many bytes a growth adds if it may choose.
@@ -319,7 +320,8 @@ class PoolFile final : public OfProcess {
                        std::vector<Report>& losses, Report* report);
   Status apply_journal(JournalFile& journal, unsigned threads, std::vector<Report>& losses);
   Status map_file(std::uint64_t from, std::uint64_t to);
-  Result<ZoneEntry> grow_locked(std::uint64_t bytes_needed, const FormatZone& format, Report& told);
+  Result<ZoneEntry> grow_locked(std::uint64_t least, std::uint64_t want, const FormatZone& format,
+                                Report& told);
   bool file_reaches(std::uint64_t bytes) const;
   void cut_to(std::uint64_t bytes);
   Status map(const PoolOptions& options, std::uint64_t bytes, Report* report);

@@ -56,17 +56,26 @@ void FrameSource::set_numa(Numa* numa) {
 }
 
 Status FrameSource::grow(std::uint64_t huge_frames, frame::ZoneUse use, unsigned node) {
-  if (!may_grow_.load(std::memory_order_relaxed)) return Status::full;
+  constexpr std::uint64_t kLittle = 32;  // a part of the pool
+  const Growth growth = growth_.load(std::memory_order_relaxed);
+  if (growth == Growth::none) return Status::full;
+  std::uint64_t bytes = frame::Frames::zone_bytes_for(huge_frames);
+  auto by = pm::PoolFile::GrowBy::policy;
+  if (growth == Growth::little) {
+    const std::uint64_t little = round_up(file_.bytes() / kLittle, std::uint64_t{kHugeBytes});
+    if (bytes > little) return Status::full;
+    bytes = little;
+    by = pm::PoolFile::GrowBy::need;
+  }
   std::optional<Numa::Preferred> preferred;
   if (node != frame::kAnyNode) {
     numa_->plan(file_.zone_count(), node);
     preferred.emplace(*numa_, node);
   }
-  const Result<pm::ZoneEntry> zone =
-      file_.grow(frame::Frames::zone_bytes_for(huge_frames),
-                 [&](const pm::ZoneEntry& z, std::uint64_t head_bytes) {
-                   frame::Frames::format_zone(file_, z, head_bytes, use);
-                 });
+  const auto format = [&](const pm::ZoneEntry& z, std::uint64_t head_bytes) {
+    frame::Frames::format_zone(file_, z, head_bytes, use);
+  };
+  const Result<pm::ZoneEntry> zone = file_.grow(bytes, format, by);
   if (!zone) return zone.error();
   TENUTO_TRY(frames_.add_zone(*zone));
   large_.grown();

@@ -68,8 +68,10 @@ class FrameSource {
   // NUMA: frames of the core's node first. Once, before use.
   void set_numa(Numa* numa);
 
+  // From now on a growth adds a 32nd of the pool, or nothing where that is too little: full.
+  void grow_little() { growth_.store(Growth::little, std::memory_order_relaxed); }
   // From now on the file does not grow: full, where it would.
-  void end_growth() { may_grow_.store(false, std::memory_order_relaxed); }
+  void end_growth() { growth_.store(Growth::none, std::memory_order_relaxed); }
 
   // Makes sure that the frames have space (Holes::fill). REQUIRES: they are the caller's.
   Status fill(std::uint64_t first, std::uint64_t frames);
@@ -104,7 +106,8 @@ class FrameSource {
   // More than any pool has if records need no zones of their own.
   const std::uint64_t record_zones_from_;
   std::atomic<std::uint64_t> refused_at_ = 0;  // the pool's bytes when it had no room for one
-  std::atomic<bool> may_grow_{true};
+  enum class Growth : std::uint8_t { by_policy, little, none };
+  std::atomic<Growth> growth_ = Growth::by_policy;
   std::function<bool()> reclaim_;
   FreshFrames* fresh_ = nullptr;
   std::mutex grow_mu_;

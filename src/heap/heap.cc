@@ -270,7 +270,7 @@ Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind, std::uint64_t align)
   return block;
 }
 
-void Heap::end_growth() { state_.as_opened().frames.end_growth(); }
+void Heap::grow_little() { state_.as_opened().frames.grow_little(); }
 
 void Heap::prepare_thread() { static_cast<void>(state_->mine()); }
 

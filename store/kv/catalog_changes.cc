@@ -123,7 +123,7 @@ Status Collections::close() {
   for (const State& state : unnamed_) state->ending().end_now();
   each_dropped([](CollectionState& state) { state.ending().end_now(); });
   free_dropped();
-  ground_.heap.end_growth();
+  ground_.heap.grow_little();
   const auto each_open = [this](const auto& f) {
     f(*main_->tree);
     if (catalog_ != nullptr) f(catalog_->tree());

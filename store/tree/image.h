@@ -24,8 +24,10 @@
 //
 // An image of another version counts for nothing, but its parts are found, and given back.
 //
-// An image is a convenience: without memory or free space in the pool (a close does not grow it)
-// there is none, and the next open walks the chain. So does an open after a crash.
+// An image is a convenience: without memory or space in the pool there is none, and the next open
+// walks the chain. So does an open after a crash. A close grows the pool for it by a 32nd, which is
+// about what it needs, but a pool below 128 MiB not: its smallest growth would be more, and its
+// chain is short.
 #pragma once
 
 #include <vector>

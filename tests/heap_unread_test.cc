@@ -314,31 +314,42 @@ TEST_F(HeapUnreadObjects, with_damaged_bits_are_told_by_every_open) {
 
 // The open that could compare them is killed before a call needs the heap. So the next one
 // recovers, and no bit has changed since the close.
-class HeapUnreadMedia : public HeapUnreadObjects, public testing::WithParamInterface<Medium> {};
+class HeapUnreadMedia : public HeapUnreadObjects, public testing::WithParamInterface<Medium> {
+ protected:
+  void expect_told_after_a_kill(const Bytes& damaged, std::size_t slab) {
+    write_image(path_.str(), damaged);
+    for (int kill = 0; kill < 2; ++kill) {
+      const pid_t child = ::fork();
+      if (child == 0) std::_Exit(Pool::open(path_.str(), options_.pool) ? ::raise(SIGKILL) : 1);
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFSIGNALED(status));
+    }
+    for (int life = 0; life < 2; ++life) {
+      Report r;
+      Result<Pool> pool = Pool::open(path_.str(), options_.pool, &r);
+      ASSERT_TRUE(pool) << r.text();
+      EXPECT_EQ(pool->health(&r), Status::corrupt);
+      const std::string place = "offset " + std::to_string(slab) + " (slab)";
+      EXPECT_NE(r.text().find(place), std::string::npos) << r.text();
+      EXPECT_EQ(pool->reserve(48).error(), Status::corrupt);
+      EXPECT_EQ(pool->validate(&r), Status::corrupt);
+      EXPECT_EQ(pool->close(), Status::corrupt);
+    }
+  }
+};
 
-TEST_P(HeapUnreadMedia, damaged_bits_are_told_after_a_kill_before_their_use) {
+TEST_P(HeapUnreadMedia, damage_is_told_after_a_kill_before_its_use) {
   options_.pool.medium = GetParam();
   const std::size_t slab = closed_objects();
-  Bytes b = read_image(path_.str());
-  b[slab + kLineBytes] ^= 1;
-  write_image(path_.str(), b);
-  for (int kill = 0; kill < 2; ++kill) {
-    const pid_t child = ::fork();
-    if (child == 0) std::_Exit(Pool::open(path_.str(), options_.pool) ? ::raise(SIGKILL) : 1);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status));
-  }
-  for (int life = 0; life < 2; ++life) {
-    Report r;
-    Result<Pool> pool = Pool::open(path_.str(), options_.pool, &r);
-    ASSERT_TRUE(pool) << r.text();
-    EXPECT_EQ(pool->health(&r), Status::corrupt);
-    const std::string place = "offset " + std::to_string(slab) + " (slab)";
-    EXPECT_NE(r.text().find(place), std::string::npos) << r.text();
-    EXPECT_EQ(pool->reserve(48).error(), Status::corrupt);
-    EXPECT_EQ(pool->validate(&r), Status::corrupt);
-    EXPECT_EQ(pool->close(), Status::corrupt);
+  const Bytes sound = read_image(path_.str());
+  // A bit of a block, and bits of the header: magic, place, pool, kind, checksum, shape.
+  for (const std::size_t byte : {kLineBytes, std::size_t{0}, std::size_t{9}, std::size_t{23},
+                                 std::size_t{24}, std::size_t{30}, std::size_t{33}}) {
+    SCOPED_TRACE("byte " + std::to_string(byte));
+    Bytes b = sound;
+    b[slab + byte] ^= 1;
+    expect_told_after_a_kill(b, slab);
   }
 }
 

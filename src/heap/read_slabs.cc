@@ -14,6 +14,11 @@
 namespace TENUTO_NS::heap {
 
 namespace {
+constexpr const char* kHeaderDamaged =
+    "nobody owns a frame that is taken: the header of a slab was damaged while the pool was "
+    "closed, "
+    "and its objects cannot be found";
+
 // The header and the stripes of most slabs. A line whose page is not mapped yet is left out.
 void prefetch_slab(const pm::PoolFile& file, PoolOffset o) {
   constexpr std::size_t kLines = 8;
@@ -121,7 +126,8 @@ void Heap::State::finish_part(Slab& slab) const {
 
 // Before the first change of a slab: compares the seals, if the slabs are still those of the last
 // clean close. A wrong bit would hand out a block that is in use. After a crash the bits of derived
-// blocks mean nothing.
+// blocks mean nothing. Nor has every taken frame an owner then: a thread may have taken one for a
+// lane segment. So of those without a slab only such are damage whose header is one bit off.
 Status Heap::State::begin_use(Report* report) {
   Status status = Status::ok;
   const bool untouched = clean || extents.untouched();
@@ -131,6 +137,11 @@ Status Heap::State::begin_use(Report* report) {
     status = fail(Status::corrupt, report, "the bits of a slab are not those of its last close",
                   file.where(slab.offset, "slab"));
   });
+  for (const PoolOffset o : no_slabs) {
+    if (clean || !untouched || status != Status::ok) break;
+    if (TENUTO_PLANT("heap_recovery_looks_at_no_header") || !has_bit_flipped(file, o)) continue;
+    status = fail(Status::corrupt, report, kHeaderDamaged, file.where(o, "slab"));
+  }
   TENUTO_TRY(status);
   extents.break_seal();
   return Status::ok;
@@ -162,10 +173,7 @@ Status Heap::State::expect_owners(Report* report) {
   };
   TENUTO_TRY(name_frames(named));
   if (no_slabs.empty() || TENUTO_PLANT("heap_damaged_header_is_no_slab")) return Status::ok;
-  return fail(Status::corrupt, report,
-              "nobody owns a frame that is taken: the header of a slab was damaged while the pool "
-              "was closed, and its objects cannot be found",
-              file.where(no_slabs.front(), "slab"));
+  return fail(Status::corrupt, report, kHeaderDamaged, file.where(no_slabs.front(), "slab"));
 }
 
 // Fills the free lists. Needs memory at its beginning alone: it may not be done twice, as it counts

@@ -151,6 +151,20 @@ std::optional<SlabHeader> find_slab_of_any_pool(const pm::PoolFile& file, PoolOf
   return h;
 }
 
+bool has_bit_flipped(const pm::PoolFile& file, PoolOffset offset) {
+  const pm::Superblock& s = file.superblock();
+  SlabHeader h = copy_header(file, offset);
+  std::array<std::uint8_t, offsetof(SlabHeader, closed_crc)> bytes;  // what is_slab_of looks at
+  std::memcpy(bytes.data(), static_cast<const void*>(&h), bytes.size());
+  for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+    std::memcpy(static_cast<void*>(&h), bytes.data(), bytes.size());
+    if (is_slab_of(h, offset, s.pool_id, s.stripes)) return true;
+    bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+  }
+  return false;
+}
+
 void write_stripes(const Slab& slab, std::span<const std::uint64_t> free_bits) {
   auto* stripes = slab.header + slab.shape.now.first_line;
   std::array<std::uint64_t, std::size_t{kStripesMax} * 8> image{};

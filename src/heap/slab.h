@@ -289,6 +289,8 @@ struct SlabLines {
 };
 // As find_slab, for a damaged superblock: the header is sound, and of this pool if its id is known.
 std::optional<SlabHeader> find_slab_of_any_pool(const pm::PoolFile& file, PoolOffset offset);
+// Whether the header there would be sound if one bit of it were another.
+bool has_bit_flipped(const pm::PoolFile& file, PoolOffset offset);
 // Writes the whole persistent bitmap: a bit is set unless its block is free. Flushed, not fenced.
 void write_stripes(const Slab& slab, std::span<const std::uint64_t> free_bits);
 // For a clean close: stores the checksum of the stripes. Flushed, not fenced.

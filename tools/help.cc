@@ -27,6 +27,7 @@ constexpr ExitCode kCodes[] = {
     {11, "wrong version", "This version does not read the layout of the pool."},
     {12, "read only", "A write to a pool that is opened to read."},
     {14, "stopped", "A signal ended the command."},
+    {18, "in doubt", "The pool waits for the decision of another; see settle."},
 };
 
 // What a value is follows from the name that the help shows for it.

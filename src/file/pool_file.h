@@ -256,9 +256,9 @@ class PoolFile final : public OfProcess {
   // Says in the superblock that the pool takes part in transactions over several pools. Any thread
   // may call it. Cost: one load, but for the first time. read_only, or what poisoned the pool | io.
   Status mark_joint();
-  // Says that it has damage which no later open could see, because it recovers; stay_damaged() in
-  // this open and each later one makes it read-only.
-  void mark_damaged(const Report& why);
+  // Says that it has damage which no later open could see, because it recovers (kVariantDamaged,
+  // kVariantLeafLost); stay_damaged() makes it read-only for the first.
+  void mark_damaged(const Report& why, std::uint32_t bit);
   void stay_damaged();
   bool opened_to_read() const { return opened_to_read_; }
   // The medium that an open for writing takes with these options.

@@ -76,7 +76,8 @@ Status check_copy(const Superblock& s, std::string where, Report* report) {
     return fail(Status::wrong_version, report, "the pool was made for another cache line size",
                 std::move(where), std::to_string(kLineBytes), std::to_string(s.line_bytes));
   }
-  const std::uint32_t variant = s.variant & ~(kVariantCanaries | kVariantJoint | kVariantDamaged);
+  const std::uint32_t variant =
+      s.variant & ~(kVariantCanaries | kVariantJoint | kVariantDamaged | kVariantLeafLost);
   if (variant < static_cast<std::uint32_t>(Consistency::log) ||
       variant > static_cast<std::uint32_t>(Consistency::internal)) {
     return fail(Status::wrong_version, report,
@@ -181,12 +182,12 @@ Status PoolFile::mark_joint() {
   return mark(kVariantJoint);
 }
 
-void PoolFile::mark_damaged(const Report& why) {
+void PoolFile::mark_damaged(const Report& why, std::uint32_t bit) {
   {
     const std::lock_guard lock(poison_mu_);
     if (poisoned() == Status::ok) poison_ = why;
   }
-  if (!opened_to_read_ && !forked()) static_cast<void>(mark(kVariantDamaged));
+  if (!opened_to_read_ && !forked()) static_cast<void>(mark(bit));
 }
 
 // Both copies get the mark: an older version takes a copy that it does not read for a damaged one.

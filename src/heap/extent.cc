@@ -56,12 +56,13 @@ std::uint64_t Extents::carve(Shard& shard, std::uint64_t from, const Fit& fit, K
   return at;
 }
 
-// Takes 4 MiB if possible, else 2 MiB. If the other half of the region belongs to extents, both
-// halves become one chunk. Returns the free extent that contains the new half.
+// Takes 4 MiB if possible, else 2 MiB. A close is content with 2 MiB. If the other half of the
+// region belongs to extents, both halves become one chunk. Returns the free extent that contains
+// the new half.
 Result<std::uint64_t> Extents::new_chunk(unsigned core, Shard*& shard, Lock& lock,
                                          const std::uint64_t* worn_max) {
   const bool small = wear_ != nullptr && file_.bytes() < kSmallPoolBytes;
-  unsigned order = small ? frame::kOrderHuge : frame::kOrderMax;
+  unsigned order = small || frames_.grows_little() ? frame::kOrderHuge : frame::kOrderMax;
   Result<PoolOffset> got = worn_max != nullptr ? frames_.get_fresher_chunk(*worn_max, core, order)
                                                : frames_.get_unfilled(order, core);
   if (!got && worn_max == nullptr) {

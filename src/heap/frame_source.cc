@@ -66,6 +66,7 @@ Status FrameSource::grow(std::uint64_t huge_frames, frame::ZoneUse use, unsigned
     if (bytes > little) return Status::full;
     bytes = little;
     by = pm::PoolFile::GrowBy::need;
+    end_growth();
   }
   std::optional<Numa::Preferred> preferred;
   if (node != frame::kAnyNode) {

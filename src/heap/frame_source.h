@@ -68,8 +68,10 @@ class FrameSource {
   // NUMA: frames of the core's node first. Once, before use.
   void set_numa(Numa* numa);
 
-  // From now on a growth adds a 32nd of the pool, or nothing where that is too little: full.
+  // From now on the file grows once more at most, by a 32nd, or not at all where that is too
+  // little: full.
   void grow_little() { growth_.store(Growth::little, std::memory_order_relaxed); }
+  bool grows_little() const { return growth_.load(std::memory_order_relaxed) == Growth::little; }
   // From now on the file does not grow: full, where it would.
   void end_growth() { growth_.store(Growth::none, std::memory_order_relaxed); }
 

@@ -139,7 +139,7 @@ class Heap {
   // Allocates what the calling thread needs for reserve and release. May throw. After it the
   // thread's calls of release do not throw.
   void prepare_thread();
-  // A close comes: from now on the pool grows by a 32nd for a block, or not at all (full).
+  // A close comes: from now on the pool grows once more at most, by a 32nd, for a block; else full.
   void grow_little();
   // The inverse of reserve, and the last step of every free: the block may be handed out again at
   // once. REQUIRES: the block was reserved; or it is derived and nothing durable names it any more;

@@ -216,7 +216,7 @@ void Heap::Access::read() const {
   s.slabs_damaged = found != Status::ok;
   // A recovery would not see it.
   if (s.clean && found == Status::corrupt && !TENUTO_PLANT("heap_damage_not_marked")) {
-    s.file.mark_damaged(report);
+    s.file.mark_damaged(report, pm::kVariantDamaged);
   }
   if (s.slabs_damaged) s.file.poison(found, report);
   if (!s.slabs_damaged) s.free_released();

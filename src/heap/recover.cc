@@ -47,7 +47,8 @@ Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& fram
   // Before recovery changes a bit. It goes on, so that what the pool holds can be read.
   Report damage;
   const bool sound = clean || s.begin_use(&damage) == Status::ok;
-  if (!sound && !TENUTO_PLANT("heap_recovery_compares_no_seal")) file.mark_damaged(damage);
+  if (!sound && !TENUTO_PLANT("heap_recovery_compares_no_seal"))
+    file.mark_damaged(damage, pm::kVariantDamaged);
   heap->state_.read_.store(!later, std::memory_order_release);
   lanes.set_take_segment([h = heap.get()](unsigned node, bool there) {
     State& all = *h->state_;

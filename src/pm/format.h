@@ -11,7 +11,7 @@
 //
 // The superblock copies are written in turn: sequence & 1 picks the copy. The valid copy with the
 // higher sequence is authoritative. Copies change at create, open and close, and when the pool gets
-// a mark (kVariantJoint, kVariantDamaged): both, one after the other, so the first decides.
+// a mark (kVariantJoint and those behind it): both, one after the other, so the first decides.
 //
 // Layout 4 (version 0.1) had superblocks of one line, no journal page and no times. file/super.cc
 // reads both layouts.
@@ -75,6 +75,8 @@ inline constexpr std::uint32_t kVariantConsistency = 0xff;
 inline constexpr std::uint32_t kVariantCanaries = 0x100;
 inline constexpr std::uint32_t kVariantJoint = 0x200;  // it was in a transaction over several pools
 inline constexpr std::uint32_t kVariantDamaged = 0x400;  // a slab was found damaged: read-only
+// A leaf was found that is not the one of the close before: only a rescue reads the pool.
+inline constexpr std::uint32_t kVariantLeafLost = 0x800;
 
 // One zone: its first byte and its length. Entries below HeadPage::zone_count are valid and
 // contiguous.

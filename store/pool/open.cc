@@ -98,6 +98,16 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
   return open(path, options, kind, report);
 }
 
+static Status no_leaf_is_lost(const pm::PoolFile& file, Report* report) {
+  if ((file.superblock().variant & pm::kVariantLeafLost) == 0) return Status::ok;
+  return fail(
+      Status::corrupt, report,
+      "an earlier open found a leaf that is not the one of its last close, as if the medium "
+      "had lost a write, and said where. A recovery cannot tell which records of it are "
+      "old: rescue the pool (tenuto check --repair)",
+      file.path());
+}
+
 Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const PoolOptions& options,
                                                  const PoolStoreKind& kind, Report* report) {
   TENUTO_TRY(pm::PoolFile::take_key(path, options, report));
@@ -105,6 +115,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   const auto begin = std::chrono::steady_clock::now();
   auto opened = pm::PoolFile::open(path, options, report);
   if (!opened) return opened.error();
+  TENUTO_TRY(no_leaf_is_lost(**opened, report));
   TENUTO_TRY(kind.check(**opened, report));
   TENUTO_TRY((*opened)->begin_life(report));
   auto impl = std::make_unique<PoolImpl>(kind);

@@ -31,6 +31,14 @@ class Rescue {
   // Finds the trees and their leaves. Writes nothing. losses: the journal's, maybe of any key.
   void find(std::vector<Report> losses) {
     result_.was_clean = file_.was_clean();
+    if ((file_.superblock().variant & pm::kVariantLeafLost) != 0) {
+      losses.push_back(
+          {"an open found a leaf that was not the one of the close before: its records "
+           "may be old, or missing",
+           file_.path(),
+           {},
+           {}});
+    }
     for (Report& r : losses) ground_.lose({std::move(r), true, {}, {}, {}});
     ground_.any_key_lost = !losses.empty();
     roll_back();

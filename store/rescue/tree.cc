@@ -1,8 +1,13 @@
 #include "store/rescue/tree.h"
 
 #include <bit>
+#include <deque>
+#include <unordered_map>
 
+#include "pm/plant.h"
 #include "store/tree/hash.h"
+#include "store/tree/image.h"
+#include "store/tree/unmade.h"
 
 namespace TENUTO_NS::store {
 
@@ -24,6 +29,7 @@ void TreeRescue::find() {
   for (const Report& r : salvage_.notes()) ground_.result.notes.push_back(r);
   ground_.result.leaves += salvage_.live().size();
   note_gaps();
+  compare_with_image();
   judge_leaves();
 }
 
@@ -42,6 +48,40 @@ void TreeRescue::note_gaps() {
     const bool last = i + 1 == live.size();
     gap(live[i].at, live[i].low, last ? std::nullopt : std::optional(live[i + 1].low));
   }
+}
+
+// After a clean close: a leaf whose last write the medium lost is as sound as it was before that.
+void TreeRescue::compare_with_image() {
+  const std::vector<FoundLeaf>& live = salvage_.live();
+  if (!ground_.file.was_clean() || live.empty() || !live[0].low.empty()) return;
+  const Result<PoolOffset> image = image_of(salvage_.leaf(live[0]));
+  if (!image || TENUTO_PLANT("store_rescue_believes_an_older_leaf")) return;
+  std::unordered_map<std::uint64_t, const KeptLeaf*> kept;
+  std::deque<KeptLeaf> copies;
+  const bool sound =
+      each_kept_leaf(ground_.file, entry_.id, *image, [&](PoolOffset leaf, const KeptLeaf* k) {
+        if (k != nullptr) copies.push_back(*k);
+        kept.emplace(leaf.value, k != nullptr ? &copies.back() : nullptr);
+      });
+  for (std::size_t i = 0; sound && i < live.size(); ++i) {
+    const auto its = kept.find(live[i].at.value);
+    const bool same = its != kept.end() &&
+                      (its->second == nullptr || is_kept(salvage_.leaf(live[i]), *its->second));
+    if (same) continue;
+    lose({"a leaf is not the one of the close: some of its records may be old, or missing",
+          ground_.file.where(live[i].at, "leaf"),
+          {},
+          {}},
+         true, live[i].low, end_of(i));
+  }
+}
+
+std::optional<std::string> TreeRescue::end_of(std::size_t i) const {
+  const std::vector<FoundLeaf>& live = salvage_.live();
+  for (std::size_t k = i + 1; k < live.size(); ++k) {
+    if (live[k].low_ok && live[k].low > live[i].low) return live[k].low;
+  }
+  return std::nullopt;
 }
 
 // Sets leaves_are_all_: the chain of leaves is whole and has as many entries as the clean close
@@ -88,10 +128,7 @@ Status TreeRescue::take_leaves(const Take& f) {
 Status TreeRescue::take_leaf(std::size_t i, const Take& take) {
   const std::vector<FoundLeaf>& live = salvage_.live();
   const FoundLeaf& f = live[i];
-  std::optional<std::string> end;
-  for (std::size_t k = i + 1; k < live.size() && !end; ++k) {
-    if (live[k].low_ok && live[k].low > f.low) end = live[k].low;
-  }
+  const std::optional<std::string> end = end_of(i);
   const Leaf& leaf = salvage_.leaf(f);
   ground_.accounted.insert(f.at.value);
   if (const PoolOffset block = f.low_ok ? low_block(leaf) : PoolOffset{}) {

@@ -60,7 +60,9 @@ class TreeRescue {
   void lose(Report report, bool about_keys, std::string from = {},
             std::optional<std::string> to = {});
   void note_gaps();
+  void compare_with_image();
   void judge_leaves();
+  std::optional<std::string> end_of(std::size_t i) const;  // of a live leaf
   bool bitmap_known(const Leaf& leaf) const;
   bool read_sound(SlotWord word, const std::uint8_t* fingerprint, Record& r) const;
   Status take_leaf(std::size_t i, const Take& f);

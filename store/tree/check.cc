@@ -94,6 +94,8 @@ class Tree::Check {
     if (const PoolOffset block = low_block(leaf)) TENUTO_TRY(reach(block));
     if (!bitmap_sound(leaf)) return damaged(at, "a leaf's bitmap or a fingerprint is damaged");
     if (!is_sound(leaf.head.next)) return damaged(at, "a leaf's link is damaged");
+    if (ShadowLeaf::damaged(shadow.version.load(std::memory_order_relaxed)))
+      return damaged(at, "the leaf was found damaged when a thread came to it");
     if (bitmap_of(leaf) != shadow.used_slots())
       return damaged(at, "a leaf and its shadow disagree");
     std::array<KeyAt, kSlots> keys;

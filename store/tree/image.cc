@@ -217,6 +217,20 @@ Status read_image(const pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, 
   return Status::ok;
 }
 
+bool each_kept_leaf(const pm::PoolFile& file, TreeId tree, PoolOffset at,
+                    const std::function<void(PoolOffset, const KeptLeaf*)>& f) {
+  NodesRead read;
+  std::vector<std::string> lows;
+  const bool whole = each_part(file, tree, at, [&](const PartHead& head, PoolOffset part) {
+    return head.magic == kMagic && read_part(file, head, part, read, lows);
+  });
+  if (!whole) return false;
+  for (const Node* n : read.nodes) {
+    for (unsigned i = 0; i < n->count(); ++i) f(UnmadeLeaf::of(n->child(i)).at(), n->kept(i));
+  }
+  return true;
+}
+
 std::vector<PoolOffset> blocks_of_image(const pm::PoolFile& file, TreeId tree, PoolOffset at) {
   std::vector<PoolOffset> blocks;
   const bool whole = each_part(file, tree, at, [&](const PartHead&, PoolOffset part) {

@@ -20,16 +20,19 @@
 //
 // **A leaf is compared with what is kept of it** when a thread first comes there (unmade.h). So its
 // order is that of the keys of these slots; and a leaf whose last write the medium lost is damage,
-// though its older state is whole.
+// though its older state is whole. Only this open can tell, so it marks the pool
+// (kVariantLeafLost), and later ones refuse it. A kill before a thread comes to the leaf leaves it
+// unseen.
 //
 // An image of another version counts for nothing, but its parts are found, and given back.
 //
 // An image is a convenience: without memory or space in the pool there is none, and the next open
-// walks the chain. So does an open after a crash. A close grows the pool for it by a 32nd, which is
-// about what it needs, but a pool below 128 MiB not: its smallest growth would be more, and its
-// chain is short.
+// walks the chain. So does an open after a crash. A close grows the pool for it, once, by a 32nd,
+// which is about what it needs; but a pool of up to 128 MiB not: its smallest growth would be more,
+// and its chain is short.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "store/tree/tree.h"
@@ -45,6 +48,10 @@ Result<PoolOffset> write_image(const pm::PoolFile& file, heap::Heap& heap, TreeI
 // this first leaf. Throws bad_alloc.
 Status read_image(const pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, PoolOffset at,
                   Index& index, std::vector<PoolOffset>& blocks);
+// Calls f(place, kept) for each leaf of the image, with null where nothing is kept. False: it is
+// not sound, or of another version, and f was not called. For a rescue. Throws bad_alloc.
+bool each_kept_leaf(const pm::PoolFile& file, TreeId tree, PoolOffset at,
+                    const std::function<void(PoolOffset, const KeptLeaf*)>& f);
 // The places of all parts, if the image is sound; else none. Throws bad_alloc.
 std::vector<PoolOffset> blocks_of_image(const pm::PoolFile& file, TreeId tree, PoolOffset at);
 

@@ -165,6 +165,8 @@ class LeafReader {
 
   // Notes the damage in the log and turns the pool read-only. corrupt | io.
   Status damaged(PoolOffset at, const char* what) const;
+  // After damage that no later open can see: from now on opens refuse the pool.
+  void mark_lost() const { file_.mark_damaged({}, pm::kVariantLeafLost); }
 
  private:
   void ask_to_read(const SlotWord* words, std::size_t count) const;

@@ -9,9 +9,10 @@
 namespace TENUTO_NS::store {
 
 namespace {
+// Later opens cannot know: they recover, and recovery reads no image. So the pool is marked.
 constexpr const char* kNotTheOne = "leaf that is not the one of the close";
+}  // namespace
 
-// An older leaf may be whole, too.
 bool is_kept(const Leaf& leaf, const KeptLeaf& kept) {
   const std::uint64_t used = bitmap_of(leaf);
   const std::uint32_t check = content_check(
@@ -19,7 +20,8 @@ bool is_kept(const Leaf& leaf, const KeptLeaf& kept) {
   return kept.check == check || kept.check == 0 ||
          TENUTO_PLANT("store_leaf_not_compared_with_the_kept");
 }
-}  // namespace
+
+namespace {}  // namespace
 
 unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_max,
                     ShadowLeaf& shadow) {
@@ -74,7 +76,10 @@ const char* LeafMaker::fill(UnmadeLeaf unmade, const KeptLeaf* kept,
 }
 
 void LeafMaker::note(UnmadeLeaf unmade, const char* damage) const {
-  if (damage != nullptr) static_cast<void>(leaves_.damaged(unmade.at(), damage));
+  if (damage == nullptr) return;
+  static_cast<void>(leaves_.damaged(unmade.at(), damage));
+  if (damage != kNotTheOne || TENUTO_PLANT("store_lost_leaf_not_marked")) return;
+  leaves_.mark_lost();
 }
 
 }  // namespace TENUTO_NS::store

@@ -50,6 +50,9 @@ struct UnmadeLeaf {
 static_assert(UnmadeLeaf::of({0x1240}, 0x5678abcd).at().value == 0x1240);
 static_assert(UnmadeLeaf::of({0x1240}, 0x5678abcd).check() == 0xabcd);
 
+// Whether the leaf holds what is kept of it. An older one may be whole, too.
+bool is_kept(const Leaf& leaf, const KeptLeaf& kept);
+
 // Whether a used slot cannot be right.
 inline bool slot_wrong(SlotWord word, std::uint8_t fingerprint, std::uint64_t record_max) {
   const std::uint64_t at = word.record().value;

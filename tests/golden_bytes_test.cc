@@ -95,6 +95,8 @@ TEST(GoldenBytes, transaction_line_and_undo_entry) {
   EXPECT_EQ(tx::EntryHead::make(tx::EntryKind::prepared, {0}, sizeof(tx::TxnName)).raw, 0x1804u);
   EXPECT_EQ(offsetof(tx::TxLine, decisions), 32u);
   EXPECT_EQ(pm::kVariantJoint, 0x200u);
+  EXPECT_EQ(pm::kVariantDamaged, 0x400u);
+  EXPECT_EQ(pm::kVariantLeafLost, 0x800u);
 }
 
 TEST(GoldenBytes, leaf) {

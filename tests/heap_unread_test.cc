@@ -316,9 +316,13 @@ TEST_F(HeapUnreadObjects, with_damaged_bits_are_told_by_every_open) {
 // recovers, and no bit has changed since the close.
 class HeapUnreadMedia : public HeapUnreadObjects, public testing::WithParamInterface<Medium> {
  protected:
-  void expect_told_after_a_kill(const Bytes& damaged, std::size_t slab) {
+  // The first recovery names the place. Later ones name damaged bits again; the frame of a damaged
+  // header may be gone by then.
+  void expect_told_after_a_kill(const Bytes& damaged, std::size_t slab, int kills) {
     write_image(path_.str(), damaged);
-    for (int kill = 0; kill < 2; ++kill) {
+    const std::string journal = path_.str() + ".journal";
+    if (!journal_.empty()) write_image(journal, journal_);
+    for (int kill = 0; kill < kills; ++kill) {
       const pid_t child = ::fork();
       if (child == 0) std::_Exit(Pool::open(path_.str(), options_.pool) ? ::raise(SIGKILL) : 1);
       int status = 0;
@@ -331,25 +335,32 @@ class HeapUnreadMedia : public HeapUnreadObjects, public testing::WithParamInter
       ASSERT_TRUE(pool) << r.text();
       EXPECT_EQ(pool->health(&r), Status::corrupt);
       const std::string place = "offset " + std::to_string(slab) + " (slab)";
-      EXPECT_NE(r.text().find(place), std::string::npos) << r.text();
+      const bool named =
+          kills + life == 1 || damaged[slab + kLineBytes] != sound_[slab + kLineBytes];
+      if (named) {
+        EXPECT_NE(r.text().find(place), std::string::npos) << r.text();
+      }
       EXPECT_EQ(pool->reserve(48).error(), Status::corrupt);
       EXPECT_EQ(pool->validate(&r), Status::corrupt);
       EXPECT_EQ(pool->close(), Status::corrupt);
     }
   }
+
+  Bytes sound_, journal_;  // as the close left them
 };
 
 TEST_P(HeapUnreadMedia, damage_is_told_after_a_kill_before_its_use) {
   options_.pool.medium = GetParam();
   const std::size_t slab = closed_objects();
-  const Bytes sound = read_image(path_.str());
+  sound_ = read_image(path_.str());
+  if (GetParam() == Medium::journal) journal_ = read_image(path_.str() + ".journal");
   // A bit of a block, and bits of the header: magic, place, pool, kind, checksum, shape.
   for (const std::size_t byte : {kLineBytes, std::size_t{0}, std::size_t{9}, std::size_t{23},
                                  std::size_t{24}, std::size_t{30}, std::size_t{33}}) {
     SCOPED_TRACE("byte " + std::to_string(byte));
-    Bytes b = sound;
+    Bytes b = sound_;
     b[slab + byte] ^= 1;
-    expect_told_after_a_kill(b, slab);
+    for (const int kills : {1, 2}) expect_told_after_a_kill(b, slab, kills);
   }
 }
 

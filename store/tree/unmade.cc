@@ -21,8 +21,6 @@ bool is_kept(const Leaf& leaf, const KeptLeaf& kept) {
          TENUTO_PLANT("store_leaf_not_compared_with_the_kept");
 }
 
-namespace {}  // namespace
-
 unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_max,
                     ShadowLeaf& shadow) {
   const UsedFingerprints fingerprints = fingerprints_of(leaf, used);
@@ -77,7 +75,8 @@ const char* LeafMaker::fill(UnmadeLeaf unmade, const KeptLeaf* kept,
 
 void LeafMaker::note(UnmadeLeaf unmade, const char* damage) const {
   if (damage == nullptr) return;
-  static_cast<void>(leaves_.damaged(unmade.at(), damage));
+  // Not after a page that could not be read: the next open may read it.
+  if (leaves_.damaged(unmade.at(), damage) != Status::corrupt) return;
   if (damage != kNotTheOne || TENUTO_PLANT("store_lost_leaf_not_marked")) return;
   leaves_.mark_lost();
 }

@@ -18,13 +18,12 @@ std::uint64_t link_salt(const pm::Lane& lane) { return salt_of(lane.id, WordPlac
 
 Status find_decisions(pm::PoolFile& file, const pm::Lane& lane, PoolOffset& frame, Report* report) {
   const SealedWord& link = tx_line(lane).decisions;
-  const std::string what = "decisions of lane " + std::to_string(lane.id.value);
   frame = {link.number()};
   if (!link.sound(link_salt(lane))) {
     return fail(Status::corrupt, report, "the link to a transaction's log frame is damaged",
-                file.where(file.offset_of(&link), what));
+                file.where(file.offset_of(&link), log_frame_name(lane, kDecisionsArea, 0)));
   }
-  return frame ? check_log_frame(file, lane, kDecisionsArea, 0, frame, what, report) : Status::ok;
+  return frame ? check_log_frame(file, lane, kDecisionsArea, 0, frame, report) : Status::ok;
 }
 
 void Decisions::adopt(PoolOffset frame) {

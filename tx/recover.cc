@@ -123,9 +123,8 @@ Status read_entry(pm::PoolFile& file, LaneLog& log, const pm::LogLine& line, Rep
   return Status::ok;
 }
 
-Status read_line(pm::PoolFile& file, LaneLog& log, std::size_t area, std::size_t i,
-                 Report* report) {
-  const pm::LogLine& line = log_line(file, *log.lane, area, log.frames[area], i);
+Status read_line(pm::PoolFile& file, LaneLog& log, const pm::LogLine& line, std::size_t area,
+                 std::size_t i, Report* report) {
   switch (pm::log_line_state(line)) {
     case pm::LogLineState::empty:
       break;
@@ -182,7 +181,9 @@ Status read_lane(pm::PoolFile& file, const pm::Lane& lane, LaneLog& log, Report*
     const std::size_t lines =
         pm::kLaneUndoLines + frames * log.frames[area].size() * kLogFrameLines;
     for (std::size_t i = 0; i < lines; ++i) {
-      s = read_line(file, log, area, i, r);
+      const pm::LogLine& line = log_line(file, lane, area, log.frames[area], i);
+      if (line.seal == 0) continue;  // as most are
+      s = read_line(file, log, line, area, i, r);
       if (stops(s)) return s;
     }
   }

@@ -24,6 +24,12 @@ std::uint64_t link_salt_of(LaneId lane, std::size_t area, std::size_t index) {
 
 }  // namespace
 
+std::string log_frame_name(const pm::Lane& lane, std::size_t area, std::size_t index) {
+  const std::string of_lane = "of lane " + std::to_string(lane.id.value);
+  if (area == kDecisionsArea) return "decisions " + of_lane;
+  return "log frame " + std::to_string(index) + " " + of_lane + ", area " + std::to_string(area);
+}
+
 Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, FrameChain& chain,
                   Report* report) {
   chain.clear();
@@ -31,30 +37,31 @@ Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, Fr
   const std::uint64_t frames_max = file.bytes() / kLogFrameBytes;
   for (;;) {
     const std::size_t index = chain.size();
-    const std::string what = "log frame " + std::to_string(index) + " of lane " +
-                             std::to_string(lane.id.value) + ", area " + std::to_string(area);
+    const auto where = [&](PoolOffset o) {
+      return file.where(o, log_frame_name(lane, area, index));
+    };
     const PoolOffset frame{link->number()};
     if (!link->sound(link_salt_of(lane.id, area, index))) {
       return fail(Status::corrupt, report, "the link to a transaction's log frame is damaged",
-                  file.where(file.offset_of(link), what));
+                  where(file.offset_of(link)));
     }
     if (!frame) return Status::ok;
     if (index >= frames_max) {
       return fail(Status::corrupt, report, "the chain of a transaction's log frames has no end",
-                  file.where(file.offset_of(link), what));
+                  where(file.offset_of(link)));
     }
-    TENUTO_TRY(check_log_frame(file, lane, area, index, frame, what, report));
+    TENUTO_TRY(check_log_frame(file, lane, area, index, frame, report));
     chain.push_back(frame);
     link = &file.at<LogFrameHeader>(frame)->next;
   }
 }
 
 Status check_log_frame(pm::PoolFile& file, const pm::Lane& lane, std::size_t area,
-                       std::size_t index, PoolOffset frame, const std::string& what,
-                       Report* report) {
+                       std::size_t index, PoolOffset frame, Report* report) {
+  const auto where = [&] { return file.where(frame, log_frame_name(lane, area, index)); };
   if (frame.value % kLogFrameBytes != 0 || !file.in_range(frame, kLogFrameBytes)) {
     return fail(Status::corrupt, report, "a transaction's log frame lies where none can be",
-                file.where(frame, what));
+                where());
   }
   const auto& header = *file.at<LogFrameHeader>(frame);
   if (header.magic == kLogFrameMagic && header.lane == lane.id.value && header.area == area &&
@@ -62,7 +69,7 @@ Status check_log_frame(pm::PoolFile& file, const pm::Lane& lane, std::size_t are
     return Status::ok;
   }
   return fail(Status::corrupt, report, "the header of a transaction's log frame is damaged",
-              file.where(frame, what));
+              where());
 }
 
 bool in_log_reach(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes) {

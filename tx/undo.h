@@ -32,10 +32,11 @@ using FrameChain = std::vector<PoolOffset>;
 Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, FrameChain& chain,
                   Report* report);
 
-// Whether `frame` has the header that it was made with. corrupt: not so; `what` names it.
+// Whether `frame` has the header that it was made with. corrupt: not so.
 Status check_log_frame(pm::PoolFile& file, const pm::Lane& lane, std::size_t area,
-                       std::size_t index, PoolOffset frame, const std::string& what,
-                       Report* report);
+                       std::size_t index, PoolOffset frame, Report* report);
+// For reports.
+std::string log_frame_name(const pm::Lane& lane, std::size_t area, std::size_t index);
 // Takes a frame from the heap, zeroes it, and links it. full: the pool has none. Cost: one fence;
 // the link is durable after the caller's next one.
 Result<PoolOffset> take_log_frame(pm::PoolFile& file, heap::Heap& heap, const pm::Lane& lane,

@@ -20,6 +20,12 @@ std::uint32_t header_crc(const ZoneHeader& h) { return pm::crc32c(&h, offsetof(Z
 // frames meanwhile.
 constexpr unsigned kTreeRoundsMax = 64;
 
+// Of the 64 frames from `first` on, those before `end`.
+std::uint64_t bits_below(std::uint32_t end, std::uint32_t first) {
+  if (end <= first) return 0;
+  return end - first < 64 ? (1ull << (end - first)) - 1 : ~0ull;
+}
+
 std::optional<ChildPair> take_pair(ChildPair pair) { return pair.take_whole(); }
 std::optional<ChildPair> give_pair(ChildPair pair) { return pair.give_whole(); }
 std::optional<Child> take_whole(Child child) { return child.take_whole(); }
@@ -257,9 +263,9 @@ void Lower::fixed_bits(std::uint32_t c, std::uint64_t (&bits)[Bitfield::kWords])
   const std::uint32_t begin = c * kHugeFrames;
   const std::uint32_t end = begin + kHugeFrames;
   if (begin >= g_.usable_begin() && end <= g_.end()) return;
-  for (std::uint32_t f = begin; f < end; ++f) {
-    if (f >= g_.usable_begin() && f < g_.end()) continue;
-    bits[(f - begin) / 64] |= 1ull << (f % 64);
+  for (unsigned w = 0; w < Bitfield::kWords; ++w) {
+    const std::uint32_t first = begin + 64 * w;
+    bits[w] = bits_below(g_.usable_begin(), first) | ~bits_below(g_.end(), first);
   }
 }
 

@@ -3,6 +3,7 @@
 // durable with the frames that it gives back, and what a close writes with the frames' counters.
 // After a crash before that, the same recovery runs again.
 #include <algorithm>
+#include <bit>
 
 #include "heap/heap_state.h"
 #include "heap/morph.h"
@@ -315,6 +316,11 @@ Status Heap::validate(Report* report) {
 }
 
 namespace {
+// The first of the blocks of word `w` whose bits are set.
+unsigned block_of(std::size_t w, std::uint64_t bits) {
+  return static_cast<unsigned>(64 * w) + static_cast<unsigned>(std::countr_zero(bits));
+}
+
 bool stripes_are_live(const Slab& slab) {
   BlockBits used;
   read_stripes(slab, used);
@@ -328,6 +334,9 @@ bool stripes_are_live(const Slab& slab) {
 Status Heap::State::validate_slab(const Slab& slab, Report* report) {
   const auto damaged = [&](PoolOffset o, const char* what) {
     return fail(Status::corrupt, report, what, file.where(o, "slab"));
+  };
+  const auto first_of = [&](std::size_t w, std::uint64_t bits) {
+    return slab.block_offset(block_of(w, bits));
   };
   const OldPart* old = slab.old.load(std::memory_order_relaxed);
   if (slab.is_old()) {
@@ -351,17 +360,21 @@ Status Heap::State::validate_slab(const Slab& slab, Report* report) {
       return damaged(slab.offset, "the bits of a slab are not those of its last close");
     }
   }
-  unsigned free_blocks = 0;
-  for (unsigned i = 0; i < slab.blocks; ++i) {
-    const bool is_free = slab.is_free(i);
-    free_blocks += is_free ? 1 : 0;
+  unsigned free_blocks = slab.blocks;
+  BlockBits used{};
+  if (!is_derived(slab.kind) && !slab.in_dram) read_stripes(slab, used);
+  for (std::size_t w = 0; w < slab.words(); ++w) {
+    free_blocks -= static_cast<unsigned>(std::popcount(slab.used_word(w)));
     if (is_derived(slab.kind)) continue;
-    if (!slab.in_dram && slab.persistent(i) != slab.live(i)) {
-      return damaged(slab.block_offset(i), "block's bit and its use disagree");
-    }
-    if (is_free && slab.live(i)) return damaged(slab.block_offset(i), "free block in use");
-    if (slab.kind == Kind::typed && slab.live(i) && slab.type_word(i) == 0) {
-      return damaged(slab.block_offset(i), "typed block without a type");
+    const std::uint64_t live = slab.live_word(w);
+    const std::uint64_t apart = slab.in_dram ? 0 : used[w] ^ live;
+    if (apart != 0) return damaged(first_of(w, apart), "block's bit and its use disagree");
+    const std::uint64_t both = slab.free_bits[w] & live;
+    if (both != 0) return damaged(first_of(w, both), "free block in use");
+    if (slab.kind != Kind::typed) continue;
+    for (std::uint64_t left = live; left != 0; left &= left - 1) {
+      if (slab.type_word(block_of(w, left)) != 0) continue;
+      return damaged(first_of(w, left), "typed block without a type");
     }
   }
   TENUTO_TRY(validate_canaries(slab, report));

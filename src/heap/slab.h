@@ -184,15 +184,17 @@ struct Slab : BlockGrid {
   bool clear_live(unsigned i) { return clear(live_bits_, i); }
   // 64 blocks at a time, for recovery and figures.
   std::uint64_t live_word(std::size_t w) const {
-    return live_bits_[w].load(std::memory_order_relaxed);
+    return live_bits_[w].load(std::memory_order_acquire);
   }
   void set_live_word(std::size_t w, std::uint64_t bits) {
     live_bits_[w].store(bits, std::memory_order_relaxed);
   }
   // Of the 64 blocks of a word, those that are not free.
   std::uint64_t used_word(std::size_t w) const {
-    const std::size_t left = blocks - 64 * w;
-    return ~free_bits[w] & (left < 64 ? (1ull << left) - 1 : ~0ull);
+    const std::size_t end =
+        std::min<std::size_t>(64 * (w + 1), blocks);  // words may be without one
+    const std::size_t n = end - std::min(end, 64 * w);
+    return ~free_bits[w] & (n < 64 ? (1ull << n) - 1 : ~0ull);
   }
   // set_live without a locked instruction. REQUIRES: no other thread changes it.
   bool set_live_alone(unsigned i) {

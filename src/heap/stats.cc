@@ -1,5 +1,6 @@
 // What the heap tells about itself: its figures, and its blocks.
 #include <algorithm>
+#include <bit>
 
 #include "heap/heap_state.h"
 #include "pm/metadata_key.h"
@@ -83,10 +84,16 @@ void Heap::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_
   for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
   s.for_each_slab([&](Slab& slab) {
     if (is_logged(slab.kind) != is_logged(kind)) return;
-    for (unsigned i = 0; i < slab.blocks; ++i) {
-      const bool in_use = is_logged(kind) ? slab.live(i) || slab.reserved(i)
-                                          : !slab.is_free(i) && !slab.reserved(i);
-      if (in_use) f(slab.block_offset(i), slab.block_bytes);
+    const auto in_use = [&](std::size_t w) {
+      const std::uint64_t reserved = slab.reserved_bits[w].load(std::memory_order_acquire);
+      return is_logged(kind) ? slab.live_word(w) | reserved : slab.used_word(w) & ~reserved;
+    };
+    for (std::size_t w = 0; w < slab.words(); ++w) {
+      // `f` may free blocks that come later.
+      for (std::uint64_t left = in_use(w); left != 0; left &= in_use(w) & (left - 1)) {
+        const std::size_t i = 64 * w + static_cast<std::size_t>(std::countr_zero(left));
+        f(slab.block_offset(static_cast<unsigned>(i)), slab.block_bytes);
+      }
     }
   });
   const PoolOffset table = is_logged(kind) ? wear_table() : PoolOffset{};  // the heap's own

@@ -58,7 +58,8 @@ const bool kFromEnvironment = [] {
 }();
 
 Plant* find(const char* name) {
-  for (std::size_t i = 0; i < kPlantsMax; ++i) {
+  // They lie side by side: all of them go at once.
+  for (std::size_t i = 0; i < kPlantsMax && plants()[i].name[0] != 0; ++i) {
     if (std::strcmp(plants()[i].name, name) == 0) return &plants()[i];
   }
   return nullptr;

@@ -148,6 +148,7 @@ function(tenuto_program name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   tenuto_unity(${name})
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Debug>:-O0>)  # its time is the library's
   target_link_libraries(${name} PRIVATE ${library} ${arg_LIBS})
   if(arg_OUTPUT_NAME)
     set_target_properties(${name} PROPERTIES OUTPUT_NAME ${arg_OUTPUT_NAME})

@@ -469,31 +469,5 @@ TEST_F(ImageTest, a_large_one_has_parts_and_counts_as_a_whole) {
   }
 }
 
-// The last zone is as small as the frame allocator can have it: 6 MiB.
-TEST_F(ImageTest, a_close_grows_a_large_pool_for_it_by_a_little_and_a_small_one_not) {
-  for (const std::uint64_t mib : {8, 160}) {
-    options_.pool.size = options_.pool.size_max = mib << 20;
-    int n = 0;
-    {
-      Store s = opened();
-      while (s.put(key_of(n), std::string(1000, 'v')) == Status::ok) n += 1;
-      ASSERT_EQ(s.close(), Status::ok);
-    }
-    ASSERT_EQ(read_image(path_.str()).size(), mib << 20);
-    options_.pool.size_max = 1u << 30;
-    for (int i = 0; i < 3; ++i) {
-      Store s = opened();
-      if (mib == 160 && i > 0) {
-        EXPECT_EQ(s.stats().shadow_leaves, 0u) << "there is no image";
-      }
-      EXPECT_EQ(s.stats().records, static_cast<std::uint64_t>(n));
-      expect_valid(s);
-      ASSERT_EQ(s.close(), Status::ok);
-      EXPECT_EQ(read_image(path_.str()).size() >> 20, mib == 160 ? 166 : 8) << "MiB";
-    }
-    ::unlink(path_.str().c_str());
-  }
-}
-
 }  // namespace
 }  // namespace tenuto::test

@@ -77,6 +77,7 @@ constexpr Mistake kMistakes[] = {
     {"store_unknown_order_kept", "slot_order_test", "*what_is_not_known"},
     {"store_kept_leaves_do_not_move", "slot_order_test", "*split_beside"},
     {"store_leaf_not_compared_with_the_kept", "kept_leaf_test", "*older_leaf_is_not*"},
+    {"store_image_of_another_close_believed", "kept_leaf_test", "*does_not_vouch*"},
     {"store_lost_leaf_not_marked", "kept_leaf_test", "*older_leaf_is_not*"},
     {"store_rescue_believes_an_older_leaf", "kept_leaf_test", "*rescue_of_an_older*"},
     {"store_kept_leaves_end_with_their_node", "kept_leaf_test", "*older_leaf_is_not*"},

@@ -58,12 +58,20 @@ void TreeRescue::compare_with_image() {
   if (!image || TENUTO_PLANT("store_rescue_believes_an_older_leaf")) return;
   std::unordered_map<std::uint64_t, const KeptLeaf*> kept;
   std::deque<KeptLeaf> copies;
-  const bool sound =
+  const Status compared =
       each_kept_leaf(ground_.file, entry_.id, *image, [&](PoolOffset leaf, const KeptLeaf* k) {
         if (k != nullptr) copies.push_back(*k);
         kept.emplace(leaf.value, k != nullptr ? &copies.back() : nullptr);
       });
-  for (std::size_t i = 0; sound && i < live.size(); ++i) {
+  if (compared == Status::conflict) {
+    lose({"the first leaf and the head page are not of the same close: some records may be old, or "
+          "missing",
+          ground_.file.where(live[0].at, "first leaf"),
+          {},
+          {}},
+         true, live[0].low, end_of(0));
+  }
+  for (std::size_t i = 0; compared == Status::ok && i < live.size(); ++i) {
     const auto its = kept.find(live[i].at.value);
     const bool same = its != kept.end() &&
                       (its->second == nullptr || is_kept(salvage_.leaf(live[i]), *its->second));

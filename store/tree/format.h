@@ -11,6 +11,8 @@
 //   HeadPage.store[4]             HeaderWord: offset of the catalog's first leaf
 //   HeadPage.roots[kRootCatalog]  the same, plain, written after it
 //   HeadPage.store[5]             HeaderWord: the next collection's id
+//   HeadPage.store[6]             HeaderWord: the life that left the default collection's image
+//                                 (image.h)                      written by a clean close
 //
 // A store has several trees. The head page names the default collection and, once there are other
 // collections, the catalog. The catalog names the trees of these (catalog.h).
@@ -247,5 +249,6 @@ inline constexpr std::size_t kHeadRecords = 2;
 inline constexpr std::size_t kHeadRecordBytes = 3;
 inline constexpr std::size_t kHeadCatalog = 4;
 inline constexpr std::size_t kHeadNextId = 5;
+inline constexpr std::size_t kHeadImageLife = 6;
 
 }  // namespace TENUTO_NS::store

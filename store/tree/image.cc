@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "pm/crc32c.h"
+#include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "store/tree/leaf.h"
 #include "store/tree/unmade.h"
@@ -15,7 +16,7 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x33454d4954495454;  // "TTITIME3"
+constexpr std::uint64_t kMagic = 0x34454d4954495454;  // "TTITIME4"
 // The last letter is the version. All versions have this head.
 constexpr std::uint64_t kMagicOfAll = kMagic & ~0ull >> 8;
 constexpr std::size_t kNameAt = sizeof(TreeCounts);
@@ -29,6 +30,7 @@ struct PartHead {
   std::uint64_t after;  // how many parts follow
   std::uint64_t nodes;
   std::uint64_t bytes;  // of all that follows
+  std::uint64_t life;   // the default collection's: as in the head page; others: 0
   std::uint64_t check;  // crc32c of the tree, the offset, the fields above, and what follows
 };
 static_assert(pm::OnMedia<PartHead> && sizeof(PartHead) <= kBodyAt);
@@ -37,6 +39,20 @@ std::uint64_t check_of(const PartHead& head, TreeId tree, PoolOffset at, const v
   std::uint32_t crc = pm::crc32c_u64(pm::crc32c_u64(~0u, tree.value), at.value);
   crc = pm::crc32c(&head, offsetof(PartHead, check), crc);
   return pm::crc32c(body, head.bytes, crc);
+}
+
+HeaderWord& life_word(const pm::PoolFile& file) {
+  return reinterpret_cast<HeaderWord&>(file.head().store[kHeadImageLife]);
+}
+
+// corrupt: the word in the head page is damaged. conflict: see the head of image.h.
+Status check_life(pm::PoolFile& file, TreeId tree, const PartHead& head) {
+  if (tree != kDefaultTree || TENUTO_PLANT("store_image_of_another_close_believed"))
+    return Status::ok;
+  const pm::MetadataOpen rights;
+  const HeaderWord& word = life_word(file);
+  if (word.raw != 0 && !is_sound(word)) return Status::corrupt;
+  return word.raw != 0 && word.value() == head.life ? Status::ok : Status::conflict;
 }
 
 // Nodes begin at lines, so that their words are aligned.
@@ -182,8 +198,13 @@ static Result<PoolOffset> write_parts(const pm::PoolFile& file, heap::Heap& heap
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& p = parts[i];
     const bool as_before = TENUTO_PLANT("store_image_of_another_version");
-    PartHead head{
-        kMagic - (as_before ? 1ull << 56 : 0), 0, parts.size() - 1 - i, p.nodes, p.body.size(), 0};
+    PartHead head{kMagic - (as_before ? 1ull << 56 : 0),
+                  0,
+                  parts.size() - 1 - i,
+                  p.nodes,
+                  p.body.size(),
+                  tree == kDefaultTree ? life_word(file).value() : 0,
+                  0};
     if (head.after != 0) head.next = at[i + 1].value;
     head.check = check_of(head, tree, at[i], p.body.data());
     copy_flush(file.at<char>(at[i]), &head, sizeof head);
@@ -200,35 +221,58 @@ Result<PoolOffset> write_image(const pm::PoolFile& file, heap::Heap& heap, TreeI
   return write_parts(file, heap, tree, index, false);
 }
 
-Status read_image(const pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, PoolOffset at,
+Status read_image(pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, PoolOffset at,
                   Index& index, std::vector<PoolOffset>& blocks) {
   NodesRead read;
   std::vector<std::string> lows;
   bool other_version = false;
+  Status life = Status::ok;
   const bool whole = each_part(file, tree, at, [&](const PartHead& head, PoolOffset part) {
     blocks.push_back(part);
     other_version = other_version || head.magic != kMagic;
-    return other_version || read_part(file, head, part, read, lows);
+    if (!other_version) life = check_life(file, tree, head);
+    return other_version || (life == Status::ok && read_part(file, head, part, read, lows));
   });
   if (whole && other_version) return Status::wrong_version;
+  TENUTO_TRY(life);
   if (!whole || lows.empty() || !lows[0].empty()) return Status::corrupt;
   if (UnmadeLeaf::of(read.nodes[0]->child(0)).at() != first_leaf) return Status::corrupt;
   index.build_above(std::exchange(read.nodes, {}), std::move(lows));
   return Status::ok;
 }
 
-bool each_kept_leaf(const pm::PoolFile& file, TreeId tree, PoolOffset at,
-                    const std::function<void(PoolOffset, const KeptLeaf*)>& f) {
+void name_life_of_image(pm::PoolFile& file) {
+  HeaderWord& word = life_word(file);
+  word = header_word(word, file.superblock().sequence & kOffsetMask);
+}
+
+Status image_is_of_another_close(pm::PoolFile& file, PoolOffset first_leaf, Report* report) {
+  Report why;
+  const Status s = fail(
+      Status::corrupt, &why,
+      "the first leaf and the head page are not of the same close, as if the medium had lost a "
+      "write: rescue the pool (tenuto check --repair)",
+      file.where(first_leaf, "first leaf"));
+  file.mark_damaged(why, pm::kVariantLeafLost);
+  if (report != nullptr) *report = std::move(why);
+  return s;
+}
+
+Status each_kept_leaf(pm::PoolFile& file, TreeId tree, PoolOffset at,
+                      const std::function<void(PoolOffset, const KeptLeaf*)>& f) {
   NodesRead read;
   std::vector<std::string> lows;
+  Status status = Status::ok;
   const bool whole = each_part(file, tree, at, [&](const PartHead& head, PoolOffset part) {
-    return head.magic == kMagic && read_part(file, head, part, read, lows);
+    status = head.magic == kMagic ? check_life(file, tree, head) : Status::wrong_version;
+    return status == Status::ok && read_part(file, head, part, read, lows);
   });
-  if (!whole) return false;
+  TENUTO_TRY(status);
+  if (!whole) return Status::corrupt;
   for (const Node* n : read.nodes) {
     for (unsigned i = 0; i < n->count(); ++i) f(UnmadeLeaf::of(n->child(i)).at(), n->kept(i));
   }
-  return true;
+  return Status::ok;
 }
 
 std::vector<PoolOffset> blocks_of_image(const pm::PoolFile& file, TreeId tree, PoolOffset at) {

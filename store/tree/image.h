@@ -24,6 +24,12 @@
 // (kVariantLeafLost), and later ones refuse it. A kill before a thread comes to the leaf leaves it
 // unseen.
 //
+// **The image of the default collection is also compared with the head page**: both say in which
+// life, named by the superblock's sequence at its close, the image was left. If they differ, the
+// medium has lost the last write of the first leaf or of the head page, and the older image, which
+// may be whole, would vouch for older leaves. Other collections have no such second witness,
+// because a close leaves the images of those that nobody opened.
+//
 // An image of another version counts for nothing, but its parts are found, and given back.
 //
 // An image is a convenience: without memory or space in the pool there is none, and the next open
@@ -45,13 +51,18 @@ Result<PoolOffset> write_image(const pm::PoolFile& file, heap::Heap& heap, TreeI
                                const Index& index);
 // Builds the index, which is empty, from it. `blocks` gets the places of all parts. Else the index
 // is still empty: wrong_version, with `blocks`; corrupt: that is no sound image of the tree with
-// this first leaf. Throws bad_alloc.
-Status read_image(const pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, PoolOffset at,
+// this first leaf; conflict: it is one of another close. Throws bad_alloc.
+Status read_image(pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, PoolOffset at,
                   Index& index, std::vector<PoolOffset>& blocks);
-// Calls f(place, kept) for each leaf of the image, with null where nothing is kept. False: it is
-// not sound, or of another version, and f was not called. For a rescue. Throws bad_alloc.
-bool each_kept_leaf(const pm::PoolFile& file, TreeId tree, PoolOffset at,
-                    const std::function<void(PoolOffset, const KeptLeaf*)>& f);
+// The clean close that is about to come leaves an image of the default collection. The caller
+// flushes the head page's line.
+void name_life_of_image(pm::PoolFile& file);
+// After a conflict: marks the pool, so that later opens refuse it too. Returns corrupt.
+Status image_is_of_another_close(pm::PoolFile& file, PoolOffset first_leaf, Report* report);
+// Calls f(place, kept) for each leaf of the image, with null where nothing is kept. An error, and f
+// was not called: as for read_image(). For a rescue. Throws bad_alloc.
+Status each_kept_leaf(pm::PoolFile& file, TreeId tree, PoolOffset at,
+                      const std::function<void(PoolOffset, const KeptLeaf*)>& f);
 // The places of all parts, if the image is sound; else none. Throws bad_alloc.
 std::vector<PoolOffset> blocks_of_image(const pm::PoolFile& file, TreeId tree, PoolOffset at);
 

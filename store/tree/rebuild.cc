@@ -76,12 +76,12 @@ class Tree::Rebuild {
   }
 
   // After a clean close: builds the index from the image. False: there is none.
-  bool take_image() {
-    if (!can_be_leaf(tree_.first_leaf_)) return false;
+  Status take_image() {
+    if (!can_be_leaf(tree_.first_leaf_)) return Status::not_found;
     const Result<PoolOffset> at = image_of(leaf_at(tree_.first_leaf_));
     if (!at) {
       if (at.error() == Status::corrupt) lose_image("name of the image of leaves");
-      return false;
+      return Status::not_found;
     }
     const Status s =
         read_image(tree_.file_, tree_.id_, tree_.first_leaf_, *at, tree_.index_, image_);
@@ -89,7 +89,9 @@ class Tree::Rebuild {
       image_.clear();
       lose_image("image of leaves");
     }
-    return s == Status::ok;
+    if (s == Status::conflict)
+      return image_is_of_another_close(tree_.file_, tree_.first_leaf_, report_);
+    return s == Status::ok ? s : Status::not_found;
   }
   // Its blocks, if they are some, wait for the next recovery.
   void lose_image(const char* what) const {
@@ -291,8 +293,10 @@ Result<std::unique_ptr<Tree>> Tree::Rebuild::open(Ground& ground, TreeId id, Poo
   const auto begin = std::chrono::steady_clock::now();
   std::unique_ptr<Tree> tree(new Tree(ground, id, first_leaf, order));
   Rebuild rebuild(*tree, clean, report);
-  const bool from_image =
-      (clean || TENUTO_PLANT("store_image_after_a_crash")) && rebuild.take_image();
+  const bool counts_still = clean || TENUTO_PLANT("store_image_after_a_crash");
+  const Status image = counts_still ? rebuild.take_image() : Status::not_found;
+  if (image != Status::ok && image != Status::not_found) return image;
+  const bool from_image = image == Status::ok;
   if (!from_image) TENUTO_TRY(rebuild.run(parallel));
   if (clean) {
     // The counts of the close must fit the pool, or the pool was not closed cleanly.
@@ -332,6 +336,7 @@ void Tree::Rebuild::close(Tree& tree, bool as_found) {
     std::uint64_t* head = tree.file_.head().store;
     head[kHeadRecords] = counts.records;
     head[kHeadRecordBytes] = counts.record_bytes;
+    if (!as_found) name_life_of_image(tree.file_);
     flush_bytes(head, sizeof tree.file_.head().store);
   } else {
     Leaf& first = *tree.file_.at<Leaf>(tree.first_leaf_);

@@ -126,9 +126,12 @@ Status PoolFile::open_journal(const PoolOptions& options, Report* report) {
 
 // journal/match.h has the states of both files at each step.
 Status PoolFile::begin_life(Report* report) {
-  // Recovery stores formats of this layout, so a pool of layout 4 is upgraded first.
+  // Recovery stores formats of this layout, so a pool of layout 4 is upgraded first. And a torn
+  // copy beside one that says `clean` is no safe sign that recovery has begun: a later write of it
+  // that is torn, too, may leave what it was before.
   const bool old = super_.version != kLayoutVersion && !was_clean_ && !opened_to_read_;
-  if (journal_ == nullptr) return old ? set_state(PoolState::running, report) : Status::ok;
+  const bool torn = copy_torn_ && !opened_to_read_ && !TENUTO_PLANT("pm_torn_copy_is_a_sign");
+  if (journal_ == nullptr) return old || torn ? set_state(PoolState::running, report) : Status::ok;
   const auto announce = [&] {
     if (!write_journal_place(fd_, journal_->path())) {
       return fail_errno(errno, "cannot write the journal's place to the pool", path_, report);

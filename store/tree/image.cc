@@ -45,14 +45,16 @@ HeaderWord& life_word(const pm::PoolFile& file) {
   return reinterpret_cast<HeaderWord&>(file.head().store[kHeadImageLife]);
 }
 
-// corrupt: the word in the head page is damaged. conflict: see the head of image.h.
+// corrupt: the word in the head page is damaged. conflict: see the head of image.h. A head page
+// without the word (a rescue may meet one) has nothing to compare with.
 Status check_life(pm::PoolFile& file, TreeId tree, const PartHead& head) {
   if (tree != kDefaultTree || TENUTO_PLANT("store_image_of_another_close_believed"))
     return Status::ok;
   const pm::MetadataOpen rights;
   const HeaderWord& word = life_word(file);
-  if (word.raw != 0 && !is_sound(word)) return Status::corrupt;
-  return word.raw != 0 && word.value() == head.life ? Status::ok : Status::conflict;
+  if (word.raw == 0) return Status::ok;
+  if (!is_sound(word)) return Status::corrupt;
+  return word.value() == head.life ? Status::ok : Status::conflict;
 }
 
 // Nodes begin at lines, so that their words are aligned.

@@ -37,10 +37,11 @@ std::string check(const CrashImage& image) {
 }
 
 // Each crash of the open, and of each recovery after it.
-CrashResult explore() {
+CrashResult explore(std::uint64_t seed) {
   CrashOptions o;
   o.findings_max = 1;
   o.minimise = false;
+  o.seed = seed;
   o.product_max = 30;
   o.recovery_states_max = 30;
   return CrashRunner(o).run(
@@ -53,18 +54,22 @@ CrashResult explore() {
 }
 
 TEST(open_crash, a_recovery_is_one_until_it_is_over) {
-  const CrashResult r = explore();
+  const CrashResult r = explore(1);
   EXPECT_TRUE(r.ok()) << r.text();
   EXPECT_GT(r.checks, 100u);
 }
 
 // Two torn writes of a copy, the second by the recovery, may leave what it was before both.
 TEST(open_crash, a_torn_copy_beside_a_clean_one_is_no_sign_of_a_recovery) {
-  plant("pm_torn_copy_is_a_sign");
-  const CrashResult r = explore();
-  unplant_all();
-  EXPECT_FALSE(r.ok());
-  std::printf("%s\n", r.text().c_str());
+  std::string found;
+  for (std::uint64_t seed = 1; seed <= 20 && found.empty(); ++seed) {
+    plant("pm_torn_copy_is_a_sign");
+    const CrashResult r = explore(seed);
+    unplant_all();
+    if (!r.ok()) found = r.text();
+  }
+  EXPECT_NE(found, "");
+  std::printf("%s\n", found.c_str());
 }
 
 }  // namespace

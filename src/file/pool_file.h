@@ -68,8 +68,8 @@ class PoolFile final : public OfProcess {
   static Result<std::unique_ptr<PoolFile>> open_damaged(
       std::string_view path, const std::string& journal, unsigned threads,
       std::vector<Report>& notes, std::vector<Report>& losses, Report* report);
-  // Medium journal: begins the journal's next life. Call it when it is certain that the pool will
-  // be opened, and before anything is stored. Other media: does nothing.
+  // Begins the journal's next life. Without a journal: marks a pool with a torn superblock copy, or
+  // of layout 4, as running. Call it when the open is certain, before anything is stored.
   Status begin_life(Report* report);
   ~PoolFile();  // unmaps and unlocks, in every state
   PoolFile(const PoolFile&) = delete;

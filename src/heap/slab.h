@@ -189,10 +189,9 @@ struct Slab : BlockGrid {
   void set_live_word(std::size_t w, std::uint64_t bits) {
     live_bits_[w].store(bits, std::memory_order_relaxed);
   }
-  // Of the 64 blocks of a word, those that are not free.
+  // Of the 64 blocks of a word, those that are not free. The last words may have fewer, or none.
   std::uint64_t used_word(std::size_t w) const {
-    const std::size_t end =
-        std::min<std::size_t>(64 * (w + 1), blocks);  // words may be without one
+    const std::size_t end = std::min<std::size_t>(64 * (w + 1), blocks);
     const std::size_t n = end - std::min(end, 64 * w);
     return ~free_bits[w] & (n < 64 ? (1ull << n) - 1 : ~0ull);
   }

@@ -14,7 +14,7 @@ namespace TENUTO_NS::pm {
 // The default is beside the pool's real path, so that a symbolic link to the pool finds the same
 // journal. A given path may be a link to another device. The default name is never a link.
 std::string PoolFile::journal_path(const JournalOptions& options) const {
-  if (options.path.empty()) return real_path(path_) + ".journal";
+  if (options.path.empty()) return real_path_ + ".journal";
   return real_path(options.path);
 }
 
@@ -26,7 +26,7 @@ JournalExpected PoolFile::expect_journal() const {
   e.life_before = super_.journal_life_before;
   const bool running = super_.state == static_cast<std::uint32_t>(PoolState::running);
   e.in_use = !was_clean_ && running && super_.journal_id != 0 && super_.journal_life == super_.life;
-  e.pool_path = real_path(path_);
+  e.pool_path = real_path_;
   e.place = read_journal_place(fd_);
   e.mode = mode_;
   return e;

@@ -34,8 +34,9 @@ Status check_sizes(const PoolOptions& o, std::string_view path, Report* report) 
   return Status::ok;
 }
 
-Status check_journal_place(const std::string& pool, const std::string& journal, Report* report) {
-  if (real_path(pool) != journal) return Status::ok;
+Status check_journal_place(const std::string& pool, const std::string& real_pool,
+                           const std::string& journal, Report* report) {
+  if (real_pool != journal) return Status::ok;
   return fail(Status::invalid_argument, report,
               "the journal's place is that of the pool itself; give another one as "
               "PoolOptions::journal.path",
@@ -83,8 +84,9 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   TENUTO_TRY(check_options(options, path, report));
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
+  f->real_path_ = real_path(f->path_);
   f->journal_place_ = f->journal_path(options.journal);
-  TENUTO_TRY(check_journal_place(f->path_, f->journal_place_, report));
+  TENUTO_TRY(check_journal_place(f->path_, f->real_path_, f->journal_place_, report));
   f->log_ = options.log;
   f->watched_ = watches(options);
   TENUTO_TRY(f->choose_protection(options, report));
@@ -168,6 +170,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   TENUTO_TRY(check_sizes(options, path, report));
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
+  f->real_path_ = real_path(f->path_);
   f->log_ = options.log;
   f->watched_ = watches(options);
   f->opened_to_read_ = options.read_only;
@@ -187,7 +190,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   TENUTO_TRY(f->choose_consistency(options, report));
   f->choose_medium(options);
   f->journal_place_ = f->journal_path(options.journal);
-  TENUTO_TRY(check_journal_place(f->path_, f->journal_place_, report));
+  TENUTO_TRY(check_journal_place(f->path_, f->real_path_, f->journal_place_, report));
   if (!f->was_clean_) TENUTO_TRY(f->check_old_journal(f->journal_place_, report));
   if (options.read_only && !f->was_clean_) {
     return fail(Status::read_only, report,

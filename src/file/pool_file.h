@@ -339,7 +339,8 @@ class PoolFile final : public OfProcess {
   bool tail_may_be_a_zone() const;
 
   // Constant after open.
-  std::string path_;
+  std::string path_;       // as it was given: what reports name
+  std::string real_path_;  // without symbolic links
   int fd_ = -1;
   // Holds the file lock. Nothing is mapped through it: a mapping keeps its open file description,
   // and so a lock on it, also in children that closed the descriptor.
@@ -372,7 +373,6 @@ class PoolFile final : public OfProcess {
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<JournalFile> new_journal_;  // of a pool that has no name yet
   std::function<void(std::string_view)> log_;
-  // Atomic.
   std::atomic<std::uint64_t> bytes_ = 0;
   std::atomic<Unknown> left_to_recovery_{Unknown::nothing};
   std::atomic<std::uint64_t> protected_ = 0;

@@ -22,6 +22,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(
     std::vector<Report>& losses, Report* report) {
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
+  f->real_path_ = real_path(f->path_);
   TENUTO_TRY(expect_regular(f->path_, report));
   change([&] { f->fd_ = open_file(f->path_, O_RDONLY | O_NONBLOCK); });
   if (f->fd_ < 0) return fail_errno(errno, "cannot open the pool file", path, report);

@@ -316,11 +316,6 @@ Status Heap::validate(Report* report) {
 }
 
 namespace {
-// The first of the blocks of word `w` whose bits are set.
-unsigned block_of(std::size_t w, std::uint64_t bits) {
-  return static_cast<unsigned>(64 * w) + static_cast<unsigned>(std::countr_zero(bits));
-}
-
 bool stripes_are_live(const Slab& slab) {
   BlockBits used;
   read_stripes(slab, used);
@@ -336,7 +331,7 @@ Status Heap::State::validate_slab(const Slab& slab, Report* report) {
     return fail(Status::corrupt, report, what, file.where(o, "slab"));
   };
   const auto first_of = [&](std::size_t w, std::uint64_t bits) {
-    return slab.block_offset(block_of(w, bits));
+    return slab.block_offset(first_block(w, bits));
   };
   const OldPart* old = slab.old.load(std::memory_order_relaxed);
   if (slab.is_old()) {
@@ -373,7 +368,7 @@ Status Heap::State::validate_slab(const Slab& slab, Report* report) {
     if (both != 0) return damaged(first_of(w, both), "free block in use");
     if (slab.kind != Kind::typed) continue;
     for (std::uint64_t left = live; left != 0; left &= left - 1) {
-      if (slab.type_word(block_of(w, left)) != 0) continue;
+      if (slab.type_word(first_block(w, left)) != 0) continue;
       return damaged(first_of(w, left), "typed block without a type");
     }
   }

@@ -32,7 +32,7 @@ unsigned Slab::take(TakenBlock* out, unsigned want) {
   for (unsigned w = 0; w * 64 < blocks && got < want; ++w) {
     std::uint64_t bits = free_bits[w];
     for (; bits != 0 && got < want; bits &= bits - 1) {
-      const unsigned i = w * 64 + static_cast<unsigned>(std::countr_zero(bits));
+      const unsigned i = first_block(w, bits);
       out[got++] = {block_offset(i), stripe_of(i)};
     }
     free_bits[w] = bits;

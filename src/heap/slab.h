@@ -38,6 +38,11 @@ using AtomicBits = std::array<std::atomic<std::uint64_t>, kBlocksMax / 64>;
 using BitWords = std::span<std::uint64_t>;
 using AtomicWords = std::span<std::atomic<std::uint64_t>>;
 
+// The first block whose bit is set in `bits`, part of word `w`. REQUIRES: bits != 0.
+inline unsigned first_block(std::size_t w, std::uint64_t bits) {
+  return static_cast<unsigned>(64 * w) + static_cast<unsigned>(std::countr_zero(bits));
+}
+
 // The words that the bits of any slab of the class take, as a power of two.
 constexpr unsigned bit_words(ClassId class_id) {
   const auto blocks = static_cast<unsigned>(kSlabBytes / kClassBytes[class_id.value]);

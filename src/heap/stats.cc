@@ -1,6 +1,5 @@
 // What the heap tells about itself: its figures, and its blocks.
 #include <algorithm>
-#include <bit>
 
 #include "heap/heap_state.h"
 #include "pm/metadata_key.h"
@@ -91,8 +90,7 @@ void Heap::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_
     for (std::size_t w = 0; w < slab.words(); ++w) {
       // `f` may free blocks that come later.
       for (std::uint64_t left = in_use(w); left != 0; left &= in_use(w) & (left - 1)) {
-        const std::size_t i = 64 * w + static_cast<std::size_t>(std::countr_zero(left));
-        f(slab.block_offset(static_cast<unsigned>(i)), slab.block_bytes);
+        f(slab.block_offset(first_block(w, left)), slab.block_bytes);
       }
     }
   });

@@ -1,7 +1,8 @@
 // A collection: an ordered map from keys to values, inside a store. Keys have 0..64 KiB and values
-// up to the pool's size, of any bytes. The order is that of bytes (memcmp; a prefix comes before
-// the longer key) or another one (KeyOrder). Every operation is atomic, and every acknowledged
-// write survives a crash (Durability).
+// up to the pool's size, of any bytes. (A value lies in one part by which the pool has grown: a
+// larger one makes it grow again.) The order is that of bytes (memcmp; a prefix comes before the
+// longer key) or another one (KeyOrder). Every operation is atomic, and every acknowledged write
+// survives a crash (Durability).
 //
 // A Store (tenuto/kv.h) is its default collection, and has the calls here. It makes, drops and
 // renames named collections. A WriteBatch or a transaction changes several collections together.
@@ -54,9 +55,11 @@ struct CollectionOptions {
 
 struct CollectionStats {
   std::uint64_t records = 0;  // also expired ones that are not reclaimed yet
-  // Keys and values. The first call of stats() after a crash, also if the pool was closed since,
-  // reads all records for it. Then it may throw bad_alloc, it may find damage (Pool::health), and
-  // what other threads write meanwhile may be missing.
+  // Keys and values as they are stored: encoded keys and values of a codec, eight bytes for a
+  // lifetime, some for a pair of a collection with duplicates. The first call of stats() after a
+  // crash, also if the pool was closed since, reads all records for it. Then it may throw
+  // bad_alloc, it may find damage (Pool::health), and what other threads write meanwhile may be
+  // missing.
   std::uint64_t record_bytes = 0;
   std::uint64_t leaves = 0;
   std::uint64_t inner_nodes = 0;         // DRAM

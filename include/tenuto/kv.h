@@ -38,7 +38,8 @@ struct RenameOptions {
 // batch copies keys and values. Errors are found by Store::write.
 class TENUTO_API WriteBatch {
  public:
-  // In any collections of one store. ttl_ms: as in WriteOptions. erase_pair: for duplicates.
+  // In any collections of one store. ttl_ms: as in WriteOptions, from Store::write on. erase_pair:
+  // for duplicates.
   void put(const RecordKey& key, std::string_view value, std::uint64_t ttl_ms = 0);
   void erase(const RecordKey& key);
   void erase_pair(const RecordKey& key, std::string_view value);
@@ -180,7 +181,9 @@ class TENUTO_API Store : public Collection {
 
   // Checks the whole store: order, record checksums, and the heap (each allocated block is
   // reachable once). Calls that make, drop or compact collections wait meanwhile. REQUIRES: no
-  // thread writes records. Takes DRAM: at most 1/128 of the pool. ok | corrupt | io | closed.
+  // thread writes records, takes or releases a snapshot (a backup does), or trims, and nothing
+  // allocates; what changes meanwhile may look corrupt. Takes DRAM: at most 1/128 of the pool. ok |
+  // corrupt | io | closed.
   Status validate(Report* report = nullptr) const;
 
   StoreStats stats() const;

@@ -183,7 +183,8 @@ struct PoolOptions {
   // true: when an address of the pool cannot be read or written (the file was truncated, or the
   // device failed), the operation and all later ones return Status::io. This needs a handler for
   // SIGBUS, which is installed once in a process. It passes other addresses on to the previous
-  // handler. false: no handler is installed, and such an access ends the process.
+  // handler. false: no handler is installed, and such an access ends the process. So it does in a
+  // thread that blocks SIGBUS (sigfillset); let it through in threads that use a pool.
   bool catch_bus_errors = true;
   // Asks for pages of 2 MiB where the pool is in memory (tmpfs) and mapped shared: one access in a
   // large pool needs fewer of the processor's address translations. A hint: the kernel may refuse

@@ -26,7 +26,8 @@ enum class [[nodiscard]] Status : std::uint8_t{
     not_found = 1,         // the key, collection, object or file does not exist
     invalid_argument = 2,  // a bad option, pointer or combination; nothing was done
     exists = 3,            // the thing to be created exists already
-    full = 4,              // no room in the pool or on its file system; nothing was done
+    full = 4,              // no room in the pool or on its file system, or the system does not let
+                           // the pool grow (its log says why). Nothing was done
     too_large = 5,         // key, value or size above the documented limit
     busy = 6,              // in use: the pool by another open, a collection by a backup, all slots
                            // for iterators; or a transaction is open at close. Nothing was done

@@ -65,8 +65,9 @@ class TENUTO_API StoreTransaction {
 
   // Nothing is stored before the commit. ok | too_large | invalid_argument (the key, or a lifetime
   // in a collection where nothing expires) | conflict (another transaction has the key for update)
-  // | not_found (the collection was dropped) | read_only | closed. ttl_ms: as in WriteOptions. In a
-  // collection with duplicates put adds a pair, and erase removes all pairs of the key.
+  // | not_found (the collection was dropped) | read_only | closed. ttl_ms: as in WriteOptions, from
+  // this call on, not from the commit. In a collection with duplicates put adds a pair, and erase
+  // removes all pairs of the key.
   Status put(const RecordKey& key, std::string_view value, std::uint64_t ttl_ms = 0);
   Status erase(const RecordKey& key);  // ok also without the key
   // As Collection::touch: a read and a put, in this transaction. not_found: there is no such

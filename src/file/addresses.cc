@@ -25,11 +25,12 @@ namespace {
 // and the system promises the memory that the heap's tables would have at most (it does not where
 // overcommit is forbidden). The tables take 1/160 of the pool's bytes.
 bool may_reserve(std::uint64_t bytes) {
-  const auto maps = [](std::uint64_t n, int prot) {
-    void* p = ::mmap(nullptr, n, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p != MAP_FAILED && ::munmap(p, n) == 0;
+  const auto gives_back = [](void* p, std::uint64_t n) {
+    return p != nullptr && p != MAP_FAILED && ::munmap(p, n) == 0;
   };
-  return maps(2 * bytes, PROT_NONE) && maps(bytes / 128, PROT_READ | PROT_WRITE);
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  return gives_back(::mmap(nullptr, 2 * bytes, PROT_NONE, kFlags, -1, 0), 2 * bytes) &&
+         gives_back(map_zeros(bytes / 128), bytes / 128);
 }
 
 std::uint64_t automatic_size_max(std::uint64_t least) {

@@ -100,7 +100,7 @@ Status PoolFile::fill(PoolOffset o, std::uint64_t bytes) {
   if (s != Status::ok && !told) {
     log("space that was given back is not to be had again: " + why.what);
   }
-  return s;
+  return refused_space(s);
 }
 
 std::uint64_t PoolFile::bytes_on_disk() const {

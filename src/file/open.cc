@@ -151,15 +151,12 @@ Status PoolFile::link_into_place(Report* report) {
   if (!in_memory_ && !map_sync_ && !sync_whole(fd_)) {
     return fail_errno(errno, "cannot write the pool to its device (fsync)", path_, report);
   }
-  if (!give_name(fd_, unnamed_, path_)) {
-    return fail_errno(errno, "cannot give the pool file its name", path_, report);
-  }
+  // The name must survive a power cut as well as the contents.
+  const bool named =
+      in_memory_ ? give_name(fd_, unnamed_, path_) : give_lasting_name(fd_, unnamed_, path_);
+  if (!named) return fail_errno(errno, "cannot give the pool file its name", path_, report);
   if (new_journal_ != nullptr) new_journal_->keep();
   new_journal_.reset();
-  // The name must survive a power cut as well as the contents.
-  if (!in_memory_ && !sync_directory(path_)) {
-    return fail_errno(errno, "cannot sync the pool's directory", path_, report);
-  }
   return Status::ok;
 }
 

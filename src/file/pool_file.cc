@@ -62,8 +62,9 @@ PoolFile::~PoolFile() {
 }
 
 Status PoolFile::lock(bool exclusive, Report* report) {
-  change([&] { lock_fd_ = reopen_file(fd_, exclusive ? O_RDWR : O_RDONLY); });
-  // Without /proc there is no lock_fd_: a child may keep the lock of a parent that was killed.
+  const std::string& name = unnamed_.empty() ? path_ : unnamed_;
+  change([&] { lock_fd_ = reopen_file(fd_, name, exclusive ? O_RDWR : O_RDONLY); });
+  // If that fails, a child may keep the lock of a parent that was killed.
   return lock_file(lock_fd_ >= 0 ? lock_fd_ : fd_, exclusive, path_, report);
 }
 
@@ -117,7 +118,6 @@ std::uint64_t PoolFile::durable_epoch() const {
 
 void PoolFile::choose_medium(const PoolOptions& options) {
   in_memory_ = is_in_memory(fd_);
-  large_pages_ = options.large_pages;
   map_sync_ = grants_map_sync(fd_);
   medium_ = options.medium;
   if (medium_ == Medium::automatic) {
@@ -130,6 +130,11 @@ void PoolFile::choose_medium(const PoolOptions& options) {
     medium_ = Medium::line;
   }
   medium_to_write_ = medium_;
+  // On a disk the advice makes the file system take large pages, and a store to a block that is
+  // there is a SIGBUS where such a page also has a hole and the file system is full. On the journal
+  // the program's stores do not reach the file.
+  const bool kept_apart = medium_ == Medium::journal || TENUTO_PLANT("pm_large_pages_on_a_disk");
+  large_pages_ = options.large_pages && (in_memory_ || map_sync_ || kept_apart);
   // A read-only pool is never written to.
   if (medium_ == Medium::journal && options.read_only) medium_ = Medium::cache;
 }
@@ -166,13 +171,13 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
   const MetadataOpen rights;
   TENUTO_TRY(writable());
   Report why;
+  Status now = Status::ok;
   std::unique_lock lock(grow_mu_);
   const std::uint64_t least = round_up(bytes_needed, kHugeBytes);
   const std::uint64_t want = by == GrowBy::need ? least : std::max(growth_bytes(), least);
-  Result<ZoneEntry> zone = grow_locked(least, want, format, why);
+  Result<ZoneEntry> zone = grow_locked(least, want, format, now, why);
   if (by == GrowBy::need) return zone;
   // A call asks for space in several ways, and a program calls again.
-  const Status now = zone ? Status::ok : zone.error();
   const bool told = std::exchange(growth_told_, now) == now;
   // Without the lock: the program's function may fork, and a fork waits for a thread that waits for
   // the lock (prepare).
@@ -181,9 +186,17 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
   return zone;
 }
 
-// REQUIRES: grow_mu_. `told` gets what the log is to say.
+// What a call that wanted space returns. Whatever the system refused it for (a limit of the
+// process, a file that may not be changed), nothing is lost, and the pool is as usable as a full
+// one. Only a journal that has failed is more.
+Status PoolFile::refused_space(Status why) const {
+  const bool harmless = journal_ == nullptr || journal_->status() == Status::ok;
+  return why != Status::ok && harmless ? Status::full : why;
+}
+
+// REQUIRES: grow_mu_. `told` gets what the log is to say, `reason` the status of that.
 Result<ZoneEntry> PoolFile::grow_locked(std::uint64_t least, std::uint64_t want,
-                                        const FormatZone& format, Report& told) {
+                                        const FormatZone& format, Status& reason, Report& told) {
   const std::size_t count = zone_count();
   const std::uint64_t old_bytes = bytes();
   if (count == kZonesMax) return Status::full;
@@ -219,7 +232,8 @@ Result<ZoneEntry> PoolFile::grow_locked(std::uint64_t least, std::uint64_t want,
   if (s != Status::ok) {
     give_back();
     told = std::move(why);
-    return s;
+    reason = s;
+    return refused_space(s);
   }
   trace_map(base_, old_bytes + want, fd_);
 
@@ -318,8 +332,8 @@ Status PoolFile::bad_pages_found(Report* report) const {
   const std::uint64_t at = health_.bad_page.load() - 1;
   static_cast<void>(fail(
       Status::io, r,
-      "a page of the pool cannot be read or written: was the file cut short, or did its device "
-      "fail? Close the pool, look to that, and open it again",
+      "a page of the pool cannot be read or written: was the file cut short, is its file system "
+      "full, or did its device fail? Close the pool, look to that, and open it again",
       where({at}, "first of " + std::to_string(health_.bad_pages.load()) + " bad accesses")));
   if (!told_.exchange(true)) log(r->text());
   return Status::io;

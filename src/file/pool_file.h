@@ -297,7 +297,6 @@ class PoolFile final : public OfProcess {
   std::uint32_t variant() const { return __atomic_load_n(&super_.variant, __ATOMIC_RELAXED); }
   void let_go() override;
   Status lock(bool exclusive, Report* report);
-  // size_max 0: as many as may be, up to kAutomaticSizeMax.
   Status reserve_addresses(std::uint64_t size_max, std::uint64_t least, Report* report);
   void give_back_addresses();
   static bool watches(const PoolOptions& options);
@@ -321,7 +320,8 @@ class PoolFile final : public OfProcess {
   Status apply_journal(JournalFile& journal, unsigned threads, std::vector<Report>& losses);
   Status map_file(std::uint64_t from, std::uint64_t to);
   Result<ZoneEntry> grow_locked(std::uint64_t least, std::uint64_t want, const FormatZone& format,
-                                Report& told);
+                                Status& reason, Report& told);
+  Status refused_space(Status why) const;
   bool file_reaches(std::uint64_t bytes) const;
   void cut_to(std::uint64_t bytes);
   Status map(const PoolOptions& options, std::uint64_t bytes, Report* report);
@@ -360,7 +360,7 @@ class PoolFile final : public OfProcess {
   bool wants_journal_ = false;
   bool shared_ = false;                      // stores to the mapping can be read from the file
   std::atomic<bool> partly_shared_ = false;  // share was called
-  bool large_pages_ = false;                 // the option
+  bool large_pages_ = false;                 // asked for, and of use
   bool watched_ = false;                     // mistakes of the program are looked for
   bool used_ = false;                        // the program may have had pointers into it
   bool protects_ = false;                    // the option, if the mapping can be written

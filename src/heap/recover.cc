@@ -269,6 +269,8 @@ Status Heap::close() {
   }
   bool sound = s.extents.guard_log();
   s.for_each_slab([&](Slab& slab) { sound = s.close_slab(slab) && sound; });
+  // A page that cannot be written looks overwritten, too.
+  TENUTO_TRY(s.file.bad_pages());
   // It may have been found before, while the caches were emptied.
   if (!sound || s.file.poisoned() != Status::ok) return Status::corrupt;
   s.write_slab_table();

@@ -99,10 +99,11 @@ Result<std::unique_ptr<JournalFile>> JournalFile::open_to_read(std::string_view 
 
 Status JournalFile::open_direct(int access, Report* report) {
   const int dsync = TENUTO_PLANT("journal_blocks_not_synced") ? 0 : O_DSYNC;
+  const std::string& name = hidden_.empty() ? path_ : hidden_;
   change([&] {
-    direct_fd_ = reopen_file(fd_, access | dsync | O_DIRECT);
+    direct_fd_ = reopen_file(fd_, name, access | dsync | O_DIRECT);
     direct_ = direct_fd_ >= 0;
-    if (!direct_) direct_fd_ = reopen_file(fd_, access | dsync);
+    if (!direct_) direct_fd_ = reopen_file(fd_, name, access | dsync);
   });
   if (direct_fd_ < 0) return failed("cannot open the pool's journal", report);
   return Status::ok;
@@ -219,9 +220,11 @@ Status JournalFile::check_places(const JournalHeader& h, std::uint64_t file_byte
                                  Report* report) const {
   const bool whole = h.ring_bytes <= file_bytes && file_bytes - h.ring_bytes >= kJournalRingOffset;
   if (!whole) {
-    return fail(Status::corrupt, report, "the journal is shorter than it says: truncated?", path_,
-                std::to_string(h.ring_bytes) + " bytes and two headers",
-                std::to_string(file_bytes));
+    return fail(
+        Status::corrupt, report,
+        "the journal is shorter than it says: truncated? If the pool was closed, it needs no "
+        "journal: move this one away, and open again",
+        path_, std::to_string(h.ring_bytes) + " bytes and two headers", std::to_string(file_bytes));
   }
   const bool sane = h.ring_bytes % kJournalUnitBytes == 0 && h.ring_bytes != 0 &&
                     h.start % kJournalUnitBytes == 0 && h.start < kJournalPositionMax &&

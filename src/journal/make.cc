@@ -60,11 +60,10 @@ Status JournalFile::make(std::uint64_t bytes, const Expected& expected, Report* 
   temporary_ = expected.temporary;  // before a kill can leave it
   TENUTO_TRY(claim(expected, report));
   if (!sync_whole(fd_)) return failed("cannot sync the journal", report);
-  if (!give_name(fd_, hidden_, path_)) {
-    return failed("cannot give the pool's journal its name", report);
+  if (!give_lasting_name(fd_, hidden_, path_)) {
+    return failed("cannot give the pool's journal a name that lasts", report);
   }
   made_ = true;
-  if (!sync_directory(path_)) return failed("cannot sync the journal's directory", report);
   return Status::ok;
 }
 

@@ -40,6 +40,13 @@ constexpr int kFirstOfOurs = STDERR_FILENO + 1;
 
 std::string by_descriptor(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
+bool same_file(int fd, int other) {
+  struct stat a {};
+  struct stat b {};
+  return ::fstat(fd, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
 int above_standard(int fd) {
   if (fd < 0 || fd >= kFirstOfOurs || TENUTO_PLANT("pm_low_descriptor_kept")) return fd;
   const int higher = ::fcntl(fd, F_DUPFD_CLOEXEC, kFirstOfOurs);
@@ -56,7 +63,15 @@ int open_file(const std::string& path, int flags, unsigned mode) {
   return above_standard(::open(path.c_str(), flags | O_CLOEXEC, mode));
 }
 
-int reopen_file(int fd, int flags) { return open_file(by_descriptor(fd), flags); }
+int reopen_file(int fd, const std::string& path, int flags) {
+  int again = open_file(by_descriptor(fd), flags);
+  if (again >= 0 || errno != ENOENT) return again;
+  again = open_file(path, flags | O_NONBLOCK);
+  if (again < 0 || same_file(fd, again)) return again;
+  close_all({&again});
+  errno = ESTALE;
+  return -1;
+}
 
 int make_nameless(const std::string& path, unsigned mode, std::string& hidden) {
   hidden.clear();
@@ -103,13 +118,16 @@ void remove_name(const std::string& path, int fd) {
   if (is_name_of(path, fd)) ::unlink(path.c_str());
 }
 
-bool sync_directory(const std::string& path) {
+bool give_lasting_name(int fd, std::string& hidden, const std::string& path) {
   int dir = open_file(directory_of(path), O_RDONLY | O_DIRECTORY);
-  const bool synced = dir >= 0 && sync_whole(dir);
+  if (dir < 0) return false;
+  const bool named = give_name(fd, hidden, path);
+  const bool lasts = named && sync_whole(dir);
   const int error = errno;
+  if (named && !lasts && !TENUTO_PLANT("pm_name_kept_that_may_not_last")) remove_name(path, fd);
   close_all({&dir});
   errno = error;
-  return synced;
+  return lasts;
 }
 
 }  // namespace TENUTO_NS::pm

@@ -103,6 +103,7 @@ Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_v
 
 bool write_all(int fd, std::uint64_t offset, const void* data, std::size_t bytes,
                std::size_t granule) {
+  const NoSizeSignal held;  // the file may be longer already than the process may make one
   const auto* from = static_cast<const std::byte*>(data);
   for (unsigned stuck = 0; bytes > 0;) {
     const ssize_t n =
@@ -142,6 +143,21 @@ bool sync_data(int fd) {
 }
 bool sync_whole(int fd) {
   return uninterrupted([&] { return ::fsync(fd); }) == 0;
+}
+
+void* map_zeros(std::uint64_t bytes) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  const bool eager = TENUTO_PLANT("pm_tables_locked_in_memory");
+  const int first = eager ? PROT_READ | PROT_WRITE : PROT_NONE;
+  void* const p = ::mmap(nullptr, bytes, first, kFlags, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  if (eager) return p;
+  static_cast<void>(::munlock(p, bytes));
+  if (::mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0) return p;
+  const int error = errno;
+  ::munmap(p, bytes);
+  errno = error;
+  return nullptr;
 }
 
 bool is_in_memory(int fd) {

@@ -57,6 +57,11 @@ std::size_t read_all(int fd, std::uint64_t offset, void* to, std::size_t bytes);
 bool sync_data(int fd);   // fdatasync
 bool sync_whole(int fd);  // fsync
 
+// Private pages of zeros, which take memory when they are touched: also where the program locks
+// what it maps (mlockall), which would fill all of them at once. Null, with errno: the system
+// refuses.
+void* map_zeros(std::uint64_t bytes);
+
 bool is_in_memory(int fd);     // tmpfs or ramfs
 bool grants_map_sync(int fd);  // MAP_SYNC: a flushed line needs no sync of the file
 
@@ -97,8 +102,9 @@ std::string real_path(const std::string& path);
 // open(2) with O_CLOEXEC. The descriptor is always 3 or higher, even if the program closed the
 // standard ones. So nothing that prints to those writes into a pool.
 int open_file(const std::string& path, int flags, unsigned mode = 0);
-// Opens the file of an open descriptor once more.
-int reopen_file(int fd, int flags);
+// Opens the file of an open descriptor once more. Without /proc by `path`, which may be its
+// hidden name, if that still leads to the file (ESTALE: it does not).
+int reopen_file(int fd, const std::string& path, int flags);
 
 // Makes a file that has no name until it is whole, so that a crash leaves nothing behind. give_name
 // never replaces another file. On a file system without nameless files it gets a hidden name first
@@ -110,7 +116,8 @@ bool give_name(int fd, std::string& hidden, const std::string& path);
 bool is_name_of(const std::string& path, int fd);
 // Removes the name if it is this file's.
 void remove_name(const std::string& path, int fd);
-bool sync_directory(const std::string& path);  // the directory of `path`
+// give_name, and the name survives a power cut. On failure the file has no name: errno says why.
+bool give_lasting_name(int fd, std::string& hidden, const std::string& path);
 
 std::uint64_t random_id();  // never 0
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <cerrno>
 #include <ctime>
@@ -14,14 +15,19 @@
 namespace TENUTO_NS::pm {
 
 // The calling thread gets no such signal as long as this lives, and none for it later. Keeps errno.
+// Where the process has no such limit it costs one call of the system.
 class NoSizeSignal {
  public:
   NoSizeSignal() {
+    struct rlimit most {};
+    limited_ = ::getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur != RLIM_INFINITY;
+    if (!limited_) return;
     ::sigemptyset(&size_);
     ::sigaddset(&size_, SIGXFSZ);
     ::pthread_sigmask(SIG_BLOCK, &size_, &before_);
   }
   ~NoSizeSignal() {
+    if (!limited_) return;
     const int error = errno;
     constexpr timespec kNow{};
     while (::sigtimedwait(&size_, nullptr, &kNow) < 0 && errno == EINTR) {
@@ -34,6 +40,7 @@ class NoSizeSignal {
 
  private:
   NotCancelled whole_;  // sigtimedwait is a cancellation point
+  bool limited_;
   sigset_t size_;
   sigset_t before_;
 };

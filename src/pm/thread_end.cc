@@ -30,13 +30,17 @@ void end_thread(void*) {
   }
 }
 
-pthread_key_t key() {
-  static const pthread_key_t made = [] {
-    pthread_key_t k{};
-    TENUTO_ASSERT(::pthread_key_create(&k, end_thread) == 0);
-    return k;
-  }();
-  return made;
+// The key of the process. False: all keys that there may be are in use.
+bool find_key(pthread_key_t& key) {
+  static constinit std::atomic<std::uint64_t> made{0};  // the key + 1
+  std::uint64_t there = made.load(std::memory_order_acquire);
+  if (there == 0) {
+    if (::pthread_key_create(&key, end_thread) != 0) return false;
+    if (made.compare_exchange_strong(there, std::uint64_t{key} + 1)) return true;
+    ::pthread_key_delete(key);  // another thread was first
+  }
+  key = static_cast<pthread_key_t>(there - 1);
+  return true;
 }
 
 }  // namespace
@@ -58,8 +62,9 @@ void keep_thread_part(ThreadPart which, void* part, End end) {
   const auto i = static_cast<std::size_t>(which);
   const std::uint64_t process = this_process();
   TENUTO_ASSERT(thread_parts[i] == nullptr);
-  // If there is no memory for the key, the thread has no part.
-  if (::pthread_setspecific(key(), &thread_parts) != 0) {
+  // Without a key, or the memory for it, the thread has no part.
+  pthread_key_t key{};
+  if (!find_key(key) || ::pthread_setspecific(key, &thread_parts) != 0) {
     end(part);
     throw_bad_alloc();
     TENUTO_ASSERT(false);

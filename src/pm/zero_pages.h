@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "pm/os.h"
 #include "tenuto/abi.h"
 #include "tenuto/units.h"
 
@@ -44,11 +45,7 @@ class ZeroPages {
     void* const p = std::aligned_alloc(kLineBytes, whole);
     return p == nullptr ? nullptr : std::memset(p, 0, whole);
   }
-  void* mapped() const {
-    void* const p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? nullptr : p;
-  }
+  void* mapped() const { return map_zeros(bytes_); }
 
   const std::size_t bytes_;
   void* const at_;

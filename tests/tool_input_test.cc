@@ -266,5 +266,44 @@ TEST_F(ToolInput, the_records_behind_one_that_is_too_long_are_loaded) {
   EXPECT_EQ(run({"get", pool, "3"}).out, "{\"a\":\"3\"}");
 }
 
+// The name is not UTF-8, so JSON has it in base 64.
+TEST_F(ToolInput, records_come_back_into_a_collection_whose_name_is_no_text) {
+  const std::string pool = new_pool("a.tnt");
+  const std::string name = "\xffn";
+  ASSERT_EQ(run({"collections", pool, "--make", name}).code, 0);
+  ASSERT_EQ(run({"put", pool, "k", "default"}).code, 0);
+  ASSERT_EQ(run({"put", pool, "k", "other", "--collection", name}).code, 0);
+  for (const std::string format : {"tsv", "jsonl"}) {
+    SCOPED_TRACE(format);
+    const std::string file = path("dump." + format);
+    const std::string copy = path("copy-" + format + ".tnt");
+    ASSERT_EQ(run({"dump", pool, file}).code, 0);
+    const Outcome o = run({"load", copy, file, "--create"});
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(run({"get", copy, "k"}).out, "default");
+    EXPECT_EQ(run({"get", copy, "k", "--collection", name}).out, "other");
+  }
+}
+
+// Else the records behind it would go into the collection before it.
+TEST_F(ToolInput, a_damaged_line_of_a_collection_is_never_skipped) {
+  const std::string pool = new_pool("a.tnt");
+  const std::string first = R"({"key":"k","value":"default"})";
+  const std::string last = R"({"key":"k","value":"other"})";
+  for (const std::string& line :
+       {R"({"collection":"n","frm":"bytes"})"s, R"({"collection":"n"})"s,
+        R"({"collection_base64":"/24","form":"bytes"})"s, R"({"collections":"n"})"s}) {
+    const Outcome o = run({"load", pool, "--format", "jsonl", "--skip-bad"},
+                          first + "\n" + line + "\n" + last + "\n");
+    expect_error(o, Status::invalid_argument, "names no collection");
+    EXPECT_NE(o.err.find("line 2"), std::string::npos) << o.err;
+    EXPECT_EQ(run({"get", pool, "k"}).out, "default");
+  }
+  const Outcome o = run({"load", pool, "--format", "tsv", "--skip-bad"},
+                        "k\tdefault\n#collection bytes n\nk\tother\n");
+  expect_error(o, Status::invalid_argument, "names no collection");
+  EXPECT_EQ(run({"get", pool, "k"}).out, "default");
+}
+
 }  // namespace
 }  // namespace tenuto::test

@@ -90,6 +90,10 @@ bool parse_collection_line(RecordFormat format, std::string_view line, Collectio
   return !parse_escaped(line.substr(colon + 2), 1, out.name);
 }
 
+bool begins_collection_line(RecordFormat format, std::string_view line) {
+  return line.starts_with(format == RecordFormat::jsonl ? R"({"collection)" : kCollection);
+}
+
 bool options_of_form(std::string_view words, CollectionOptions& options) {
   const auto order = std::find_if(kOrders.begin(), kOrders.end(),
                                   [&](const auto& known) { return take(words, known.second); });

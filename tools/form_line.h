@@ -28,6 +28,8 @@ struct CollectionLine {
 void append_collection_line(RecordFormat format, const CollectionLine& line, std::string& out);
 // False: it is another kind of line.
 bool parse_collection_line(RecordFormat format, std::string_view line, CollectionLine& out);
+// Whether a line that is neither a record nor a collection's was meant to be the latter.
+bool begins_collection_line(RecordFormat format, std::string_view line);
 
 // The options for a collection of this form. Returns false if load cannot make it.
 bool options_of_form(std::string_view words, CollectionOptions& options);

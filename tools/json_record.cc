@@ -39,11 +39,15 @@ class Reader : JsonText {
   }
 
  private:
+  // The next member, if it is called `wanted`, or `wanted`_base64: as append_json_member writes it.
   bool named(std::string_view wanted, std::string& text) {
     blanks();
-    if (string(name_) || name_ != wanted || expect(':')) return false;
+    if (string(name_) || !name_.starts_with(wanted) || expect(':')) return false;
+    const std::string_view rest = std::string_view(name_).substr(wanted.size());
     blanks();
-    if (string(text)) return false;
+    const bool plain = rest.empty();
+    if (!plain && rest != "_base64") return false;
+    if (plain ? string(text) : base64(text)) return false;
     blanks();
     return true;
   }

@@ -12,7 +12,8 @@ namespace tenuto::tool {
 // lifetimes, optionally the number "expires_ms".
 MaybeError parse_json_record(RecordShape shape, std::string_view line, Record& record);
 
-// Parses {"collection":NAME,"form":WORDS}. False: it is another object.
+// Parses {"collection":NAME,"form":WORDS}, or "collection_base64" for a name that is not UTF-8.
+// False: it is another object.
 bool parse_json_collection(std::string_view line, std::string& name, std::string& form);
 
 }  // namespace tenuto::tool

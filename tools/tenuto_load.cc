@@ -80,6 +80,8 @@ class Loader {
           continue;
         }
         if (MaybeError bad = parse(session.shape())) {
+          if (!has_key_field(format_) && begins_collection_line(format_, text_))
+            return bad_collection_line(store, *bad);
           TENUTO_TOOL_TRY(bad_line(store, *bad));
           continue;
         }
@@ -222,6 +224,13 @@ class Loader {
     TENUTO_TOOL_TRY(write_batch(store));
     progress_.clear();
     return bad_line_error(bad);
+  }
+  // Skipped, it would give the records behind it to the collection before.
+  Error bad_collection_line(Store& store, const FormatError& bad) {
+    TENUTO_TOOL_TRY(write_batch(store));
+    progress_.clear();
+    return failed(Status::invalid_argument, "the line names no collection", place_of(bad),
+                  "correct the line; " + loaded_words());
   }
   Error bad_line_error(const FormatError& bad) const {
     return failed(Status::invalid_argument, bad.what, place_of(bad),

@@ -23,6 +23,12 @@ KillOptions bounded() {
   KillOptions o;
   o.seed = tenuto::test::test_seed();
   o.findings = testing::TempDir();
+  // With a sanitizer a child does a fraction of the work in its time: some 3 compactions in 100
+  // lives.
+  if (kSanitized) {
+    o.work_us_max *= 4;
+    o.long_work_us_max *= 4;
+  }
   return o;
 }
 

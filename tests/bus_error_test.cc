@@ -14,6 +14,7 @@
 #include <random>
 #include <thread>
 
+#include "support/child.h"
 #include "support/pool_image.h"
 #include "support/seed.h"
 
@@ -21,7 +22,6 @@ namespace tenuto::test {
 namespace {
 
 constexpr int kKeys = 3000;
-constexpr unsigned kAlarmSeconds = 60;
 
 std::string key_of(int n) { return "key" + std::to_string(n); }
 std::string value_of(int n) {
@@ -42,36 +42,15 @@ StoreOptions options() {
   return o;
 }
 
-// Ends the child with status 1, and prints the line and the condition, unless `what` holds.
-#define CHECK_OR_EXIT(what)                                   \
-  do {                                                        \
-    if (!(what)) {                                            \
-      std::fprintf(stderr, "line %d: %s\n", __LINE__, #what); \
-      std::_Exit(1);                                          \
-    }                                                         \
-  } while (false)
-
-int in_child(const std::function<void()>& use) {
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    ::alarm(kAlarmSeconds);
-    use();
-    std::_Exit(0);
-  }
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
-
 void fill(const std::string& path) {
   Result<Store> s = Store::open(path, options());
-  CHECK_OR_EXIT(s);
-  for (int i = 0; i < kKeys; ++i) CHECK_OR_EXIT(s->put(key_of(i), value_of(i)) == Status::ok);
+  MUST(s);
+  for (int i = 0; i < kKeys; ++i) MUST(s->put(key_of(i), value_of(i)) == Status::ok);
   const auto root = s->pool().root<Words>("words");
-  CHECK_OR_EXIT(root);
-  CHECK_OR_EXIT(s->pool().malloc_to(100, (*root)->word[0]) == Status::ok);
-  CHECK_OR_EXIT(s->pool().malloc_to(50000, (*root)->word[1]) == Status::ok);
-  CHECK_OR_EXIT(s->close() == Status::ok);
+  MUST(root);
+  MUST(s->pool().malloc_to(100, (*root)->word[0]) == Status::ok);
+  MUST(s->pool().malloc_to(50000, (*root)->word[1]) == Status::ok);
+  MUST(s->close() == Status::ok);
 }
 
 // One operation of each kind. It may return an error, but never a wrong value.
@@ -82,7 +61,7 @@ Status operate(Store& s, Words* root, int kind, int n) {
     case 0:
     case 1:
       status = s.get(key_of(n), value);
-      CHECK_OR_EXIT(status != Status::ok || value == value_of(n));
+      MUST(status != Status::ok || value == value_of(n));
       return status == Status::not_found ? Status::ok : status;
     case 2:
       return s.put(key_of(n), value_of(n));
@@ -124,18 +103,18 @@ Status operate(Store& s, Words* root, int kind, int n) {
 constexpr int kKinds = 10;
 
 void cut(const std::string& path, std::uint64_t bytes) {
-  CHECK_OR_EXIT(::truncate(path.c_str(), static_cast<off_t>(bytes)) == 0);
+  MUST(::truncate(path.c_str(), static_cast<off_t>(bytes)) == 0);
 }
 
 // After the first Status::io no call is acknowledged, and the report names the place.
 void expect_failed(Store& s, Words* root, const std::string& path) {
   Report report;
-  CHECK_OR_EXIT(s.pool().health(&report) == Status::io);
-  CHECK_OR_EXIT(report.where.find(path + ", offset ") != std::string::npos);
-  for (int kind = 0; kind < kKinds; ++kind) CHECK_OR_EXIT(operate(s, root, kind, 5) != Status::ok);
-  CHECK_OR_EXIT(s.validate() != Status::ok);
-  CHECK_OR_EXIT(s.sync() == Status::io);
-  CHECK_OR_EXIT(s.close() == Status::io);
+  MUST(s.pool().health(&report) == Status::io);
+  MUST(report.where.find(path + ", offset ") != std::string::npos);
+  for (int kind = 0; kind < kKinds; ++kind) MUST(operate(s, root, kind, 5) != Status::ok);
+  MUST(s.validate() != Status::ok);
+  MUST(s.sync() == Status::io);
+  MUST(s.close() == Status::io);
 }
 
 TEST(BusError, a_file_cut_short_under_an_open_store_is_an_error) {
@@ -153,11 +132,10 @@ TEST(BusError, a_file_cut_short_under_an_open_store_is_an_error) {
     ASSERT_EQ(in_child([&] {
                 std::mt19937_64 order(seed);
                 Result<Store> s = Store::open(path.str(), options());
-                CHECK_OR_EXIT(s);
+                MUST(s);
                 Words* root = *s->pool().root<Words>("words");
                 for (int i = 0; i < 50; ++i) {
-                  CHECK_OR_EXIT(operate(*s, root, static_cast<int>(order() % kKinds), i * 7) ==
-                                Status::ok);
+                  MUST(operate(*s, root, static_cast<int>(order() % kKinds), i * 7) == Status::ok);
                 }
                 cut(path.str(), keep);
                 for (int i = 0; i < 20000; ++i) {
@@ -168,7 +146,7 @@ TEST(BusError, a_file_cut_short_under_an_open_store_is_an_error) {
                 }
                 // These operations may use nothing that was cut off, unless all but the head was
                 // cut.
-                CHECK_OR_EXIT(keep > pm::kHeadBytes);
+                MUST(keep > pm::kHeadBytes);
               }),
               0);
     Report report;
@@ -186,7 +164,7 @@ TEST(BusError, threads_at_work_all_learn_of_it) {
     write_image(path.str(), sound);
     ASSERT_EQ(in_child([&] {
                 Result<Store> s = Store::open(path.str(), options());
-                CHECK_OR_EXIT(s);
+                MUST(s);
                 Words* root = *s->pool().root<Words>("words");
                 std::vector<std::thread> threads;
                 for (int t = 0; t < 3; ++t) {
@@ -199,7 +177,7 @@ TEST(BusError, threads_at_work_all_learn_of_it) {
                       const int n = static_cast<int>(order() % kKeys);
                       const Status status = operate(*s, root, kind, n);
                       if (status == Status::io) return;
-                      CHECK_OR_EXIT(status == Status::ok || s->pool().health() == Status::io);
+                      MUST(status == Status::ok || s->pool().health() == Status::io);
                     }
                   });
                 }
@@ -215,9 +193,9 @@ TEST(BusError, threads_at_work_all_learn_of_it) {
 // A mapped page of another file, which raises SIGBUS.
 volatile char* bad_page() {
   const int fd = ::memfd_create("other", MFD_CLOEXEC);
-  CHECK_OR_EXIT(::ftruncate(fd, 4096) == 0);
+  MUST(::ftruncate(fd, 4096) == 0);
   void* p = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
-  CHECK_OR_EXIT(p != MAP_FAILED && ::ftruncate(fd, 0) == 0);
+  MUST(p != MAP_FAILED && ::ftruncate(fd, 0) == 0);
   return static_cast<volatile char*>(p);
 }
 
@@ -233,7 +211,7 @@ TEST(BusError, other_addresses_are_other_peoples) {
       StoreOptions o = options();
       o.pool.catch_bus_errors = option;
       Result<Store> s = Store::open(path.str(), o);
-      CHECK_OR_EXIT(s);
+      MUST(s);
       if (!of_the_pool) {
         (void)*bad_page();
       } else {
@@ -276,14 +254,14 @@ TEST(BusError, a_pool_cut_short_while_it_is_opened_is_an_error) {
                 Result<Store> s = Store::open(path.str(), options(), &report);
                 other.join();
                 if (!s) {
-                  CHECK_OR_EXIT(!report.what.empty());
+                  MUST(!report.what.empty());
                   return;
                 }
                 Words* root = nullptr;
                 for (int i = 0; i < kKeys; ++i) {
                   if (operate(*s, root, 0, i) != Status::ok) return;
                 }
-                CHECK_OR_EXIT(false);
+                MUST(false);
               }),
               0);
   }

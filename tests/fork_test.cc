@@ -59,7 +59,6 @@ int end_of(pid_t pid) {
   ::waitpid(pid, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
-int in_child(const std::function<void()>& body) { return end_of(start(body)); }
 
 // Returns what is missing, or an empty string.
 std::string missing(const std::string& path, Medium medium, int records, bool clean) {

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "pm/plant.h"
+#include "support/child.h"
 #include "support/failing_calls.h"
 #include "support/kv_fixture.h"
 #include "support/seed.h"
@@ -26,34 +27,11 @@ namespace tenuto::test {
 namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
-constexpr unsigned kAlarmSeconds = 60;
 constexpr int kSkip = 77;
-
-// Ends the child with status 1, and prints the line and the condition, unless `what` holds.
-#define CHECK_OR_EXIT(what)                                   \
-  do {                                                        \
-    if (!(what)) {                                            \
-      std::fprintf(stderr, "line %d: %s\n", __LINE__, #what); \
-      std::_Exit(1);                                          \
-    }                                                         \
-  } while (false)
-
-// The exit code, or 1000 + signal.
-int in_child(const std::function<void()>& use) {
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    ::alarm(kAlarmSeconds);
-    use();
-    std::_Exit(0);
-  }
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
 
 void limit(int which, std::uint64_t most) {
   const struct rlimit to { most, RLIM_INFINITY };
-  CHECK_OR_EXIT(::setrlimit(static_cast<__rlimit_resource>(which), &to) == 0);
+  MUST(::setrlimit(static_cast<__rlimit_resource>(which), &to) == 0);
 }
 
 std::uint64_t kilobytes(const char* file, const std::string& name) {
@@ -103,12 +81,12 @@ TEST_F(Limits, no_thread_key_is_no_memory) {
               } catch (const std::bad_alloc&) {
                 thrown = true;
               }
-              CHECK_OR_EXIT(thrown);
+              MUST(thrown);
               ::pthread_key_delete(last - 1);
               Result<Store> s = open();
-              CHECK_OR_EXIT(s);
-              CHECK_OR_EXIT(s->put("key", "value") == Status::ok);
-              CHECK_OR_EXIT(s->close() == Status::ok);
+              MUST(s);
+              MUST(s->put("key", "value") == Status::ok);
+              MUST(s->close() == Status::ok);
             }),
             0);
 }
@@ -121,13 +99,13 @@ TEST_F(Limits, a_journal_beyond_the_largest_file_is_an_error) {
   fill(1000);
   EXPECT_EQ(in_child([this] {
               Result<Store> s = open();
-              CHECK_OR_EXIT(s);
+              MUST(s);
               limit(RLIMIT_FSIZE, 4096);
               Status now = Status::ok;
               for (int i = 0; i < 1000 && now == Status::ok; ++i) now = s->put(key_of(i), "new");
-              CHECK_OR_EXIT(now == Status::io);
-              CHECK_OR_EXIT(s->pool().health(&report_) == Status::io);
-              CHECK_OR_EXIT(s->close() != Status::ok);
+              MUST(now == Status::io);
+              MUST(s->pool().health(&report_) == Status::io);
+              MUST(s->close() != Status::ok);
             }),
             0);
   expect_all(1000);
@@ -164,10 +142,10 @@ int open_with_all_memory_locked(const std::function<Result<Store>()>& open) {
     limit(RLIMIT_AS, kAddresses);
     if (::mlockall(MCL_FUTURE) != 0) std::_Exit(kSkip);
     Result<Store> s = open();
-    CHECK_OR_EXIT(s);
-    CHECK_OR_EXIT(s->put("key", "value") == Status::ok);
-    CHECK_OR_EXIT(s->close() == Status::ok);
-    CHECK_OR_EXIT(kilobytes("/proc/self/status", "VmHWM:") < kPeakKilobytes);
+    MUST(s);
+    MUST(s->put("key", "value") == Status::ok);
+    MUST(s->close() == Status::ok);
+    MUST(kilobytes("/proc/self/status", "VmHWM:") < kPeakKilobytes);
   });
 }
 
@@ -211,26 +189,26 @@ TEST_F(Limits, without_proc_files_are_found_by_their_paths) {
     std::filesystem::create_directories(root);
     options_.pool.medium = medium;
     EXPECT_EQ(in_child([&] {
-                CHECK_OR_EXIT(::chroot(root.c_str()) == 0 && ::chdir("/") == 0);
+                MUST(::chroot(root.c_str()) == 0 && ::chdir("/") == 0);
                 for (int life = 0; life < 3; ++life) {
                   Result<Store> s = Store::open("/pool", options_, &report_);
-                  CHECK_OR_EXIT(s);
-                  CHECK_OR_EXIT(s->put(key_of(life), "old") == Status::ok);
-                  CHECK_OR_EXIT(s->put(key_of(0), "new") == Status::ok);
-                  CHECK_OR_EXIT(Store::open("/pool", options_).error() == Status::busy);
-                  if (life < 2) CHECK_OR_EXIT(s->close() == Status::ok);
+                  MUST(s);
+                  MUST(s->put(key_of(life), "old") == Status::ok);
+                  MUST(s->put(key_of(0), "new") == Status::ok);
+                  MUST(Store::open("/pool", options_).error() == Status::busy);
+                  if (life < 2) MUST(s->close() == Status::ok);
                 }
                 ::raise(SIGKILL);
               }),
               1000 + SIGKILL);
     EXPECT_EQ(in_child([&] {
-                CHECK_OR_EXIT(::chroot(root.c_str()) == 0 && ::chdir("/") == 0);
+                MUST(::chroot(root.c_str()) == 0 && ::chdir("/") == 0);
                 Result<Store> s = Store::open("/pool", options_, &report_);
-                CHECK_OR_EXIT(s);
+                MUST(s);
                 std::string value;
-                for (int i = 0; i < 3; ++i) CHECK_OR_EXIT(s->get(key_of(i), value) == Status::ok);
-                CHECK_OR_EXIT(s->validate(&report_) == Status::ok);
-                CHECK_OR_EXIT(s->close() == Status::ok);
+                for (int i = 0; i < 3; ++i) MUST(s->get(key_of(i), value) == Status::ok);
+                MUST(s->validate(&report_) == Status::ok);
+                MUST(s->close() == Status::ok);
               }),
               0);
     std::filesystem::remove_all(root);

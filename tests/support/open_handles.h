@@ -7,21 +7,13 @@
 #include <optional>
 #include <string>
 
+#include "support/child.h"
 #include "tenuto/collection.h"
 #include "tenuto/kv.h"
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
 
 namespace tenuto::test {
-
-// Prints the line and ends the child with status 1 unless `what` holds.
-#define MUST(what)                                            \
-  do {                                                        \
-    if (!(what)) {                                            \
-      std::fprintf(stderr, "line %d: %s\n", __LINE__, #what); \
-      std::_Exit(1);                                          \
-    }                                                         \
-  } while (false)
 
 inline StoreOptions options(Medium medium) {
   StoreOptions o;

@@ -227,6 +227,19 @@ TEST_F(JournalIdentity, a_pool_moved_with_its_journal_opens) {
 }
 
 // A command that makes a journal only for itself leaves the application's journal in its place.
+// The error says what to do, and doing that loses nothing: a pool in use asks for its journal.
+TEST_F(JournalIdentity, a_journal_cut_short_may_be_moved_away_if_the_pool_was_closed) {
+  for (const bool kill : {false, true}) {
+    live(at("p.tnt"), kill ? "b" : "a", kill);
+    fs::resize_file(at("p.tnt.journal"), 100'000);
+    EXPECT_EQ(open(at("p.tnt")), Status::corrupt);
+    EXPECT_TRUE(says("move this one away")) << report_.text();
+    fs::rename(at("p.tnt.journal"), at(kill ? "killed" : "closed"));
+    EXPECT_EQ(open(at("p.tnt")), kill ? Status::not_found : Status::ok) << report_.text();
+    EXPECT_EQ(keys_, kill ? "" : "a ");
+  }
+}
+
 TEST_F(JournalIdentity, a_journal_that_was_there_is_kept_by_who_would_remove_his_own) {
   StoreOptions command = journalled();
   command.pool.journal.keep = false;

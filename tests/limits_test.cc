@@ -1,6 +1,6 @@
 // What the process may do, or its root directory lacks: sizes of files, addresses, locked memory,
 // thread keys, descriptors, /proc. A status or an exception says so; nothing is lost, and no call
-// ends the process. Each runs in a child, whose limits end with it.
+// ends the process. What has limits is a child, so that they end with it.
 #include <gtest/gtest.h>
 
 #include <pthread.h>

@@ -346,7 +346,7 @@ TEST_F(ContainersTest, are_there_after_a_close_and_in_std_algorithms) {
   EXPECT_EQ(*std::ranges::max_element(v), 5u);
   EXPECT_EQ(std::ranges::count(root_->texts, std::string_view("one")), 1);
   List doubled;
-  for (const auto n : v | std::views::transform([](auto n) { return 2 * n; })) doubled.push_back(n);
+  std::ranges::transform(v, std::back_inserter(doubled), [](auto n) { return 2 * n; });
   EXPECT_EQ(doubled, (List{10, 6, 8}));
   EXPECT_TRUE(v == v && !(v == root_->others));
 }

@@ -55,7 +55,7 @@ concept Owner =
 
 // What can be in a container: no destructor, and a constructor that does not throw and finds each
 // self-relative pointer (Ptr, p<T*>) at its new place. A raw pointer means nothing in a pool. (A
-// class template asks this inside its functions, so that a T may contain a container of T.)
+// class template asks this inside its functions, so that a T may contain a Vector or Queue of T.)
 template <class T>
 concept Element =
     std::is_object_v<T> && std::is_same_v<T, std::remove_cv_t<T>> && !std::is_pointer_v<T> &&
@@ -68,6 +68,17 @@ concept Element =
 template <class T>
 concept PlainElement =
     std::is_trivially_copyable_v<T> && std::is_copy_constructible_v<T> && !Owner<T>;
+
+// The two as functions, for what a member of a container requires: clang 14 judges a concept there
+// when it makes the class, and T may still be incomplete.
+template <class T>
+constexpr bool is_plain() {
+  return PlainElement<T>;
+}
+template <class T>
+constexpr bool is_owner() {
+  return Owner<T>;
+}
 
 // Constructs `from` at `to`. The bytes of `from` have no value afterwards. REQUIRES: `to` is memory
 // without a value, logged or not in need of it (new, or Transaction::overwrite).

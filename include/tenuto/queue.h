@@ -129,7 +129,7 @@ class Queue {
   bool empty() const { return size() == 0; }
   // The oldest element; null: the queue is empty. Elements with fields may be changed.
   const T* front() const { return oldest(); }
-  T* front() requires(!PlainElement<T>) { return oldest(); }
+  T* front() requires(!is_plain<T>()) { return oldest(); }
 
   // Adds an element at the end.
   Status push(Transaction& tx, const T& value) requires std::is_nothrow_copy_constructible_v<T> {
@@ -150,7 +150,8 @@ class Queue {
   }
 
   // Removes the oldest element, and returns it. not_found: the queue is empty.
-  Result<T> pop(Transaction& tx) requires(std::is_nothrow_copy_constructible_v<T> && !Owner<T>) {
+  Result<T> pop(Transaction& tx) requires(std::is_nothrow_copy_constructible_v<T> &&
+                                          !is_owner<T>()) {
     const T* const oldest = front();
     if (oldest == nullptr) return Status::not_found;
     T value(*oldest);
@@ -181,8 +182,8 @@ class Queue {
   // the end until the queue changes.
   const_iterator begin() const { return const_iterator(chain_.view()); }
   const_iterator end() const { return const_iterator(); }
-  iterator begin() requires(!PlainElement<T>) { return iterator(chain_.view()); }
-  iterator end() requires(!PlainElement<T>) { return iterator(); }
+  iterator begin() requires(!is_plain<T>()) { return iterator(chain_.view()); }
+  iterator end() requires(!is_plain<T>()) { return iterator(); }
 
   // Whether the segments are blocks and have as many elements as they should, and whether these are
   // sound; of any bytes (BlocksOf in tenuto/element.h). ok | corrupt, with a report. REQUIRES: no

@@ -108,9 +108,6 @@ static_assert(sizeof(Array) == 24);
 
 template <class T>
 class Vector {
-  // Whether a T can be changed in place without logging it: its fields log themselves.
-  static constexpr bool logs_itself() { return !PlainElement<T>; }
-
  public:
   using value_type = T;
   using size_type = std::size_t;
@@ -142,12 +139,12 @@ class Vector {
     return data() + i;
   }
   // The same for elements that log their changes themselves.
-  T& operator[](std::size_t i) requires(logs_itself()) { return all()[i]; }
-  T& front() requires(logs_itself()) { return all()[0]; }
-  T& back() requires(logs_itself()) { return all().back(); }
-  T* data() requires(logs_itself()) { return all().data(); }
-  T* begin() requires(logs_itself()) { return all().data(); }
-  T* end() requires(logs_itself()) { return end_of(all()); }
+  T& operator[](std::size_t i) requires(!is_plain<T>()) { return all()[i]; }
+  T& front() requires(!is_plain<T>()) { return all()[0]; }
+  T& back() requires(!is_plain<T>()) { return all().back(); }
+  T* data() requires(!is_plain<T>()) { return all().data(); }
+  T* begin() requires(!is_plain<T>()) { return all().data(); }
+  T* end() requires(!is_plain<T>()) { return end_of(all()); }
 
   // Adds an element at the end. Cost: no fence, and two lines besides the element's (an entry, the
   // size). When the block is full, the elements move to a new one, in classes of about twice the
@@ -225,7 +222,7 @@ class Vector {
   // whatever the capacity: the old elements need no log.
   Status assign(Transaction& tx,
                 std::span<const T> values) requires std::is_nothrow_copy_constructible_v<T> &&
-      (!Owner<T>) {
+      (!is_owner<T>()) {
     const Result<void*> slots = array_.replace(tx, type(), values.size());
     if (!slots) return slots.error();
     return fill(*slots, values);
@@ -246,7 +243,7 @@ class Vector {
 
   // Replaces an element of a type without fields. not_found | as Transaction::add. Cost: a line for
   // each 48 bytes, and a fence.
-  Status set(Transaction& tx, std::size_t i, const T& value) requires PlainElement<T> {
+  Status set(Transaction& tx, std::size_t i, const T& value) requires(is_plain<T>()) {
     const Result<T*> element = edit(tx, i);
     if (!element) return element.error();
     **element = value;

@@ -64,6 +64,27 @@ static void no_value(void* context, size_t index, tenuto_status status, tenuto_s
   CHECK(0);
 }
 
+static int merges_to(void* context, const tenuto_slice* old, tenuto_slice* fresh) {
+  (void)old;
+  *fresh = *(const tenuto_slice*)context;
+  return 0;
+}
+
+/* A function that gives bytes that cannot be changes nothing. */
+static void merged(tenuto_collection* all) {
+  tenuto_slice never[] = {{NULL, 1}, {"m", (size_t)-1}};
+  size_t i;
+  CHECK_IS(tenuto_put(all, "merged", 6, "old", 3, TENUTO_SYNC), TENUTO_OK);
+  for (i = 0; i < 2; ++i) {
+    CHECK_IS(tenuto_merge(all, "merged", 6, merges_to, &never[i], TENUTO_SYNC),
+             TENUTO_INVALID_ARGUMENT);
+    CHECK_IS(tenuto_merge(all, "absent", 6, merges_to, &never[i], TENUTO_SYNC),
+             TENUTO_INVALID_ARGUMENT);
+  }
+  CHECK(holds(all, "merged", "old"));
+  CHECK_IS(tenuto_contains(all, "absent", 6), TENUTO_NOT_FOUND);
+}
+
 /* A length of -1 is what a failed read returns. Nothing is done, and the program goes on. */
 static void lengths(tenuto_store* store, tenuto_collection* all) {
   const size_t bad = (size_t)-1;
@@ -131,6 +152,7 @@ int main(void) {
   CHECK_IS(tenuto_store_open(path, NULL, &store, NULL), TENUTO_OK);
   statuses(store, tenuto_default_collection(store));
   lengths(store, tenuto_default_collection(store));
+  merged(tenuto_default_collection(store));
   CHECK_IS(tenuto_store_validate(store, NULL), TENUTO_OK);
   CHECK_IS(tenuto_store_close(store), TENUTO_OK);
   remove(path);

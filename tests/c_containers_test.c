@@ -1,4 +1,6 @@
 /* The containers in C: each call on objects of the root, over a commit, an abort and an open. */
+#include <stdint.h>
+
 #include "support/c_check.h"
 #include "tenuto/tenuto_containers.h"
 
@@ -153,6 +155,50 @@ static void hash_maps(tenuto_pool* pool, struct root* root) {
   CHECK_IS(tenuto_hash_map_each(&root->ages, count_entry, &left), TENUTO_BUSY);
 }
 
+/* What no object has is refused by every call before it looks at a byte. */
+static void impossible_bytes(tenuto_pool* pool, struct root* root) {
+  const size_t lengths[] = {(size_t)-1, (size_t)PTRDIFF_MAX + 1};
+  tenuto_tx* const tx = begin(pool);
+  tenuto_bytes b;
+  tenuto_entry e;
+  size_t i;
+  CHECK_IS(tenuto_vector_push(tx, &root->lines, "one", 3), TENUTO_OK);
+  CHECK_IS(tenuto_map_put(tx, &root->phones, "kk", 2, "v", 1), TENUTO_OK);
+  CHECK_IS(tenuto_hash_map_put(tx, &root->ages, "kk", 2, "v", 1), TENUTO_OK);
+  for (i = 0; i < 2; ++i) {
+    const size_t n = lengths[i];
+    const tenuto_status said[] = {
+        tenuto_string_assign(tx, &root->name, "k", n),
+        tenuto_string_append(tx, &root->name, "k", n),
+        tenuto_vector_set(tx, &root->lines, 0, "k", n),
+        tenuto_vector_push(tx, &root->lines, "k", n),
+        tenuto_vector_insert(tx, &root->lines, 0, "k", n),
+        tenuto_queue_push(tx, &root->jobs, "k", n),
+        tenuto_map_get(&root->phones, "k", n, &b),
+        tenuto_map_insert(tx, &root->phones, "k", n, "v", 1),
+        tenuto_map_insert(tx, &root->phones, "k", 1, "v", n),
+        tenuto_map_put(tx, &root->phones, "k", n, "v", 1),
+        tenuto_map_put(tx, &root->phones, "k", 1, "v", n),
+        tenuto_map_erase(tx, &root->phones, "k", n),
+        tenuto_map_lower_bound(&root->phones, "k", n, &e),
+        tenuto_map_upper_bound(&root->phones, "k", n, &e),
+        tenuto_map_below(&root->phones, "k", n, &e),
+        tenuto_hash_map_get(&root->ages, "k", n, &b),
+        tenuto_hash_map_insert(tx, &root->ages, "k", n, "v", 1),
+        tenuto_hash_map_insert(tx, &root->ages, "k", 1, "v", n),
+        tenuto_hash_map_put(tx, &root->ages, "k", n, "v", 1),
+        tenuto_hash_map_put(tx, &root->ages, "k", 1, "v", n),
+        tenuto_hash_map_erase(tx, &root->ages, "k", n),
+    };
+    size_t call;
+    for (call = 0; call < sizeof said / sizeof *said; ++call) {
+      CHECK_IS(said[call], TENUTO_INVALID_ARGUMENT);
+    }
+  }
+  CHECK(is(tenuto_string_view(&root->name), "Ada L."));
+  tenuto_tx_abort(tx);
+}
+
 int main(void) {
   char path[256];
   tenuto_pool* pool = NULL;
@@ -168,6 +214,7 @@ int main(void) {
   queues(pool, root);
   maps(pool, root);
   hash_maps(pool, root);
+  impossible_bytes(pool, root);
   CHECK_IS(tenuto_pool_close(pool), TENUTO_OK);
 
   CHECK_IS(tenuto_pool_open(path, NULL, &pool, NULL), TENUTO_OK);

@@ -6,7 +6,7 @@
 static int encode(void* context, tenuto_slice in, tenuto_codec_out* out) {
   *(int*)context += 1;
   if (in.bytes == 0 || in.bytes > 200) return 1;
-  out->bytes = in.bytes + 1;
+  out->bytes = *(const char*)in.data == '-' ? (size_t)-1 : in.bytes + 1;
   if (out->room < out->bytes) return 0;
   *(unsigned char*)out->data = (unsigned char)in.bytes;
   memcpy((char*)out->data + 1, in.data, in.bytes);
@@ -48,6 +48,7 @@ static void forms(tenuto_store* store, uint64_t* now) {
   PUT(by_number, "10", "ten");
   PUT(by_number, "9", "nine");
   CHECK_IS(tenuto_put(by_number, "", 0, "", 0, TENUTO_SYNC), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_put(by_number, "-1", 2, "", 0, TENUTO_SYNC), TENUTO_INVALID_ARGUMENT);
   CHECK_IS(tenuto_iterator_open(by_number, NULL, &it), TENUTO_OK);
   tenuto_iterator_seek_first(it);
   CHECK(is_slice(tenuto_iterator_key(it), "9"));

@@ -27,6 +27,8 @@
 #include "tenuto/status.h"
 #include "tenuto/store_options.h"
 
+struct tenuto_collection;  // of C
+
 namespace TENUTO_NS {
 
 inline constexpr std::size_t kCollectionNameMax = 255;
@@ -186,6 +188,7 @@ class TENUTO_API Collection {
   Status status() const;
 
  private:
+  friend struct ::tenuto_collection;
   friend class Snapshot;
   friend class Store;
   friend class StoreTransaction;
@@ -195,6 +198,10 @@ class TENUTO_API Collection {
 
   Iterator pairs_of(std::string_view key) const;
   Status erase_stored(std::string_view stored, WriteOptions options);
+  // A merge by a function that may refuse: then nothing changes, and its status is returned.
+  using RefusingMerge =
+      std::function<Result<std::optional<std::string>>(std::optional<std::string_view> old)>;
+  Status merge_or_refuse(std::string_view key, const RefusingMerge& f, WriteOptions options);
 
   std::shared_ptr<struct CollectionState> state_;
 };

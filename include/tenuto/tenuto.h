@@ -118,7 +118,8 @@ tenuto_status tenuto_compare_and_swap(tenuto_collection* in, const void* key, si
                                       tenuto_durability durability);
 /* Sets *fresh to the new value. old: the old value; NULL: there is no record. *fresh may point to
  * the old value, or to any memory that is valid until tenuto_merge returns. NULL only with 0
- * bytes. Returns 0; another number erases the record. May be called more than once. */
+ * bytes; bytes that cannot be (NULL, -1) change nothing, and are TENUTO_INVALID_ARGUMENT. Returns
+ * 0; another number erases the record. May be called more than once. */
 typedef int (*tenuto_merge_fn)(void* context, const tenuto_slice* old, tenuto_slice* fresh);
 tenuto_status tenuto_merge(tenuto_collection* in, const void* key, size_t key_bytes,
                            tenuto_merge_fn fn, void* context, tenuto_durability durability);

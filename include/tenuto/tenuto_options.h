@@ -35,7 +35,7 @@ typedef int tenuto_key_order;
 
 /* The result of a codec's function. It writes at most `room` bytes at `data`, and their number to
  * `bytes`. If they do not fit, it writes the number that it needs to `bytes`, and is called once
- * more. */
+ * more. More than PTRDIFF_MAX (-1) counts as "no key". */
 typedef struct tenuto_codec_out {
   void* data;
   size_t room;

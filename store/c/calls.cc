@@ -33,6 +33,20 @@ tenuto_status bound(Bound which, const tenuto_collection* in, const void* key,
 
 }  // namespace
 
+tenuto::Status tenuto_collection::merge(std::string_view key, tenuto_merge_fn fn, void* context,
+                                        WriteOptions options) {
+  using Fresh = std::optional<std::string>;
+  const auto f = [fn, context](std::optional<std::string_view> old) -> Result<Fresh> {
+    tenuto_slice seen = {};
+    tenuto_slice fresh = {};
+    if (old) seen = c::slice(*old);
+    if (fn(context, old ? &seen : nullptr, &fresh) != 0) return Fresh();
+    if (!sound(fresh)) return Status::invalid_argument;
+    return Fresh(bytes_of(fresh));
+  };
+  return collection.merge_or_refuse(key, f, options);
+}
+
 extern "C" {
 
 tenuto_status tenuto_put_for(tenuto_collection* in, const void* key, size_t key_bytes,
@@ -113,15 +127,7 @@ tenuto_status tenuto_merge(tenuto_collection* in, const void* key, size_t key_by
   if (!sound(in, key, key_bytes) || fn == nullptr || !c::is_durability(durability)) {
     return TENUTO_INVALID_ARGUMENT;
   }
-  const MergeFunction f =
-      [fn, context](std::optional<std::string_view> old) -> std::optional<std::string> {
-    tenuto_slice seen = {};
-    tenuto_slice fresh = {};
-    if (old) seen = c::slice(*old);
-    if (fn(context, old ? &seen : nullptr, &fresh) != 0) return std::nullopt;
-    return std::string(bytes_of(fresh));
-  };
-  return give(in->collection.merge(bytes_of(key, key_bytes), f, write_options(durability)));
+  return give(in->merge(bytes_of(key, key_bytes), fn, context, write_options(durability)));
 }
 
 tenuto_status tenuto_erase_range(tenuto_collection* in, const tenuto_slice* from,

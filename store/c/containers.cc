@@ -36,8 +36,7 @@ tenuto_bytes shown(const String& s) { return {s.c_str(), s.size()}; }
 // Runs f(transaction, container). The arguments are there.
 template <class Cpp, class C, class F>
 tenuto_status change(tenuto_tx* tx, C* container, const void* data, std::size_t bytes, F&& f) {
-  if (tx == nullptr || container == nullptr || (data == nullptr && bytes != 0))
-    return TENUTO_INVALID_ARGUMENT;
+  if (tx == nullptr || container == nullptr || !sound(data, bytes)) return TENUTO_INVALID_ARGUMENT;
   return give(f(tx->tx, as<Cpp>(container)));
 }
 template <class Cpp, class C, class F>
@@ -48,7 +47,7 @@ tenuto_status change(tenuto_tx* tx, C* container, F&& f) {
 template <class Cpp, class C, class F>
 tenuto_status change_entry(tenuto_tx* tx, C* map, const void* key, std::size_t key_bytes,
                            const void* value, std::size_t value_bytes, F&& f) {
-  if (value == nullptr && value_bytes != 0) return TENUTO_INVALID_ARGUMENT;
+  if (!sound(value, value_bytes)) return TENUTO_INVALID_ARGUMENT;
   return change<Cpp>(tx, map, key, key_bytes, [&](Transaction& t, Cpp& m) {
     return f(t, m, bytes_of(key, key_bytes), bytes_of(value, value_bytes));
   });
@@ -56,8 +55,7 @@ tenuto_status change_entry(tenuto_tx* tx, C* map, const void* key, std::size_t k
 
 template <class Cpp, class C>
 tenuto_status get(const C* map, const void* key, std::size_t key_bytes, tenuto_bytes* value) {
-  if (map == nullptr || value == nullptr || (key == nullptr && key_bytes != 0))
-    return TENUTO_INVALID_ARGUMENT;
+  if (map == nullptr || value == nullptr || !sound(key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
   const String* const found = as<Cpp>(map).get(bytes_of(key, key_bytes));
   *value = found == nullptr ? tenuto_bytes{} : shown(*found);
   return found == nullptr ? TENUTO_NOT_FOUND : TENUTO_OK;
@@ -67,8 +65,7 @@ tenuto_status get(const C* map, const void* key, std::size_t key_bytes, tenuto_b
 template <class F>
 tenuto_status entry_at(const tenuto_map* map, const void* key, std::size_t key_bytes,
                        tenuto_entry* entry, F&& find) {
-  if (map == nullptr || entry == nullptr || (key == nullptr && key_bytes != 0))
-    return TENUTO_INVALID_ARGUMENT;
+  if (map == nullptr || entry == nullptr || !sound(key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
   const Map& m = as<Map>(map);
   const Map::Iterator at = find(m);
   *entry = {};

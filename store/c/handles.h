@@ -10,6 +10,8 @@
 #include "tenuto/transaction.h"
 
 struct tenuto_collection {
+  tenuto::Status merge(std::string_view key, tenuto_merge_fn fn, void* context,
+                       tenuto::WriteOptions options);
   tenuto::Collection collection;
 };
 struct tenuto_store {

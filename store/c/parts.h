@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "pm/assert.h"
 #include "tenuto/pool.h"
 #include "tenuto/tenuto_pool.h"
 
@@ -94,8 +95,9 @@ bool give_figures(Figures* to, std::size_t bytes, const Figures& all) {
 Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Report& report);
 bool is_durability(int d);
 
-// A key or value as the C++ calls take it.
+// A key or value as the C++ calls take it. REQUIRES: sound.
 inline std::string_view bytes_of(const void* data, std::size_t bytes) {
+  TENUTO_DCHECK(sound(data, bytes));
   return {bytes == 0 ? "" : static_cast<const char*>(data), bytes};
 }
 

@@ -26,7 +26,7 @@ std::function<bool(std::string_view, std::string&)> codec_function(tenuto_codec_
     out.resize(in.size() + 16);
     for (bool again : {true, false}) {
       tenuto_codec_out to{out.data(), out.size(), 0};
-      if (fn(context, slice(in), &to) != 0) return false;
+      if (fn(context, slice(in), &to) != 0 || !sound(out.data(), to.bytes)) return false;
       const bool fits = to.bytes <= out.size();
       out.resize(to.bytes);
       if (fits) return true;

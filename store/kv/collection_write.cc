@@ -246,12 +246,26 @@ Status Collection::compare_and_swap(std::string_view key, std::optional<std::str
   });
 }
 
-Status Collection::merge(std::string_view key, const MergeFunction& f, WriteOptions options) {
+namespace {
+template <class Merge>
+Status merge_by(CollectionState* state, std::string_view key, const Merge& f,
+                WriteOptions options) {
   std::optional<std::string> made;
-  return decide(state_.get(), key, options, [&](std::optional<std::string_view> old) -> Choice {
-    made = f(old);
+  return decide(state, key, options, [&](std::optional<std::string_view> old) -> Choice {
+    Result<std::optional<std::string>> fresh = f(old);
+    if (!fresh) return {.status = fresh.error()};
+    made = std::move(*fresh);
     return {made};
   });
+}
+}  // namespace
+
+Status Collection::merge(std::string_view key, const MergeFunction& f, WriteOptions options) {
+  return merge_by(state_.get(), key, f, options);
+}
+Status Collection::merge_or_refuse(std::string_view key, const RefusingMerge& f,
+                                   WriteOptions options) {
+  return merge_by(state_.get(), key, f, options);
 }
 
 // --- several keys --------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "pm/plant.h"
 #include "support/pool_parts.h"
@@ -114,6 +115,16 @@ __attribute__((init_priority(101))) StaticPool first_static("static made first")
 __attribute__((init_priority(65535))) StaticPool last_static("static made last");
 Opened* the_pool = nullptr;
 
+// Made before the library was used, so it is destroyed after all that the library made.
+struct OpensAgain {
+  ~OpensAgain() {
+    if (pool == nullptr) return;
+    must(pool->store->close(), "close");
+    pool->open_and_work();
+  }
+  Opened* pool = nullptr;
+};
+
 // Made before the thread's first use of a pool, so it is destroyed after the library's
 // thread-locals.
 struct Outliving {
@@ -180,6 +191,7 @@ void exit_inside(Store& s) {
 int live() {
   ::alarm(kAlarmSeconds);
   static Opened late;  // made after main began
+  static OpensAgain again;
   if (way_is("static made first")) the_pool = &first_static;
   if (way_is("static made last")) the_pool = &last_static;
   if (the_pool != nullptr) {
@@ -190,6 +202,8 @@ int live() {
   if (!way_is("a thread_local outlives the pool's in a thread")) outliving.touched = 1;
   late.open_and_work();
   the_pool = &late;
+  if (way_is("a destructor opens it again")) again.pool = std::exchange(the_pool, nullptr);
+  if (again.pool != nullptr) return 0;
   if (way_is("a thread_local outlives the pool's")) return 0;
   if (way_is("a thread_local outlives the pool's in a thread")) {
     std::thread([] {
@@ -252,6 +266,7 @@ std::string judge(const std::string& path, bool may_be_unclean) {
 const char* const kWays[] = {"static made first",
                              "static made last",
                              "a static of a function",
+                             "a destructor opens it again",
                              "a thread_local outlives the pool's",
                              "a thread_local outlives the pool's in a thread",
                              "a thread rests",

@@ -14,10 +14,10 @@
 // and stores are not prevented.
 //
 // Exit: the destructor of a pool in a static object closes it, whenever the object was made.
-// Destructors of thread_locals may use pools. Threads must not use the pool while it is closed. A
-// transaction that a thread leaves open at its end is rolled back. A process that ends in another
-// way leaves the pool as after a crash. So may an exit inside a call of the pool (in a codec, a
-// clock, the body of a transaction); it does not hang. No call is a cancellation point (pthreads).
+// Destructors of thread_locals may use pools. A thread that writes while the pool is closed damages
+// it: end threads before, or end by _exit. A transaction that a thread leaves open is rolled back.
+// A process that ends in another way leaves the pool as after a crash. So may an exit inside a call
+// of the pool (in a codec, the body of a transaction). No call is a cancellation point (pthreads).
 #pragma once
 
 #include <algorithm>

@@ -225,8 +225,10 @@ struct PoolOptions {
   // word by word.
   PointerFilter root_filter = {};
   std::map<std::uint64_t, PointerFilter> filters = {};
-  unsigned stripes = 6;           // neighbouring blocks use so many bitmap lines in turn, 1..32
-  unsigned recovery_threads = 0;  // 0: all cores
+  unsigned stripes = 6;  // neighbouring blocks use so many bitmap lines in turn, 1..32
+  // 0: all cores. With more than one, oneTBB starts threads, and memory that is refused to one of
+  // them there (also for want of mappings: vm.max_map_count) ends the process.
+  unsigned recovery_threads = 0;
   HeapOptions heap = {};
   JournalOptions journal = {};
   // For calls without such an option: malloc_to, free_from, publish, realloc_to, swap, drop,

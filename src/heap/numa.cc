@@ -11,9 +11,10 @@
 namespace TENUTO_NS::heap {
 
 namespace {
-// Read once in a process: an open of a pool need not wait for that.
+// Read once in a process: an open of a pool need not wait for that. It stays: the program may open
+// a pool while it ends.
 const pm::Topology& machine() {
-  static const pm::Topology topology = pm::Topology::read();
+  static const pm::Topology& topology = *new pm::Topology(pm::Topology::read());
   return topology;
 }
 }  // namespace

@@ -14,17 +14,20 @@ const char* default_hint(Status status) {
     case Status::busy:
       return "one process opens a pool for writing";
     case Status::permission:
-      return "check the owner and mode of the file and of its folder";
+      return "check the owner and mode of the file and of its folder, and that the file system is "
+             "mounted for writing";
     case Status::not_a_pool:
       return "check the path; pools are made with 'tenuto create'";
     case Status::wrong_version:
       return "dump it with the version that made it and load the dump with this one";
     case Status::read_only:
-      return "run the command without --read-only; a pool that was not closed is recovered then";
+      return "run the command without --read-only; a pool that was not closed is recovered then "
+             "(on a read-only file system: copy the pool, and its journal if it has one, to "
+             "another "
+             "one first)";
     case Status::full:
       return "nothing of this operation was done; delete records, raise --size-max, or free space "
-             "on "
-             "the file system";
+             "on the file system";
     case Status::too_large:
       return "a key has at most 65536 bytes, a value what the pool may grow to (--size-max)";
     case Status::corrupt:

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "journal/file.h"
@@ -74,7 +75,12 @@ Status JournalFile::write_zeros(std::uint64_t from, std::uint64_t to, Report* re
   const std::vector<std::byte> zeros(kCopyBytes);
   for (std::uint64_t at = from; at < to; at += kCopyBytes) {
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(kCopyBytes, to - at));
-    if (!write_all(fd_, at, zeros.data(), n)) return failed("cannot write the journal", report);
+    if (write_all(fd_, at, zeros.data(), n)) continue;
+    if (errno != EINVAL) return failed("cannot write the journal", report);
+    return failed(
+        "cannot write the journal (hugetlbfs has no writes: choose another place, or "
+        "medium cache or line)",
+        report);
   }
   if (!sync_whole(fd_)) return failed("cannot sync the journal", report);
   return Status::ok;

@@ -252,7 +252,7 @@ TEST_F(CollectionEncodingTest, cursors_jump_over_the_values_of_a_key) {
 TEST_F(CollectionEncodingTest, a_refused_seek_is_forgotten_by_the_next) {
   Collection numbers = made({.order = KeyOrder::registered, .codec = "decimal"}, "numbers");
   ASSERT_EQ(numbers.put("7", "v"), Status::ok);
-  const Snapshot snapshot = std::move(*s_->snapshot());
+  const Snapshot snapshot = *s_->snapshot();
   StoreTransaction tx = s_->begin();
   for (int of = 0; of < 3; ++of) {
     Iterator it = of == 0   ? numbers.iterator()

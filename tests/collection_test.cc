@@ -53,7 +53,7 @@ class CollectionTest : public test::KvFixture {
       return !HasFailure();
     });
   }
-  static constexpr CollectionOptions kMustExist{.create_if_missing = false};
+  inline static const CollectionOptions kMustExist{.create_if_missing = false};
 };
 
 TEST_F(CollectionTest, collections_have_their_own_keys) {
@@ -185,7 +185,7 @@ TEST_F(CollectionTest, a_full_pool_takes_what_a_dropped_collection_had) {
     for (int i = 0; full == Status::ok; ++i) full = a.put(key_of(i), std::string(500, 'x'));
     ASSERT_EQ(full, Status::full);
     EXPECT_GT(a.stats().records, 10'000u) << round;
-    const std::optional<View> pin(std::move(*a.view(key_of(3))));
+    const std::optional<View> pin(*a.view(key_of(3)));
     ASSERT_EQ(s.drop("a"), Status::ok);
     EXPECT_EQ(pin->value(), std::string(500, 'x'));
     expect_valid(s);
@@ -197,7 +197,7 @@ TEST_F(CollectionTest, handles_of_a_dropped_collection_say_so) {
   Store s = opened();
   Collection a = made(s, "a");
   fill(a, 0, 100);
-  const View seen = std::move(*a.view(key_of(7)));
+  const View seen = *a.view(key_of(7));
   Iterator it = a.iterator();
   it.seek(key_of(5));
   ASSERT_EQ(s.drop("a"), Status::ok);
@@ -248,7 +248,7 @@ TEST_F(CollectionTest, a_store_is_its_default_collection) {
   EXPECT_EQ(*tx.get({s, "of a batch"}), "1");
   ASSERT_EQ(tx.put({s, "of a transaction"}, "2"), Status::ok);
   ASSERT_EQ(tx.commit(), Status::ok);
-  const Snapshot snapshot = std::move(*s.snapshot());
+  const Snapshot snapshot = *s.snapshot();
   EXPECT_EQ(*snapshot.get({s, "of a transaction"}), "2");
   EXPECT_EQ(handle.stats().records, 12u);
   EXPECT_EQ(s.stats().records, 12u);
@@ -338,7 +338,7 @@ TEST_F(CollectionTest, a_batch_goes_over_collections) {
   EXPECT_EQ(*s.get("main"), "1");
   expect_valid(s);
   const test::TempPath other_path("kv_other");
-  Store other = std::move(*Store::open(other_path.str(), options_));
+  Store other = *Store::open(other_path.str(), options_);
   WriteBatch wrong;
   wrong.put({made(s, "a"), "k"}, "v");
   EXPECT_EQ(other.write(wrong), Status::invalid_argument);

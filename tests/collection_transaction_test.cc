@@ -387,7 +387,7 @@ TEST_F(CollectionTransactionTest, a_dropped_collection_ends_the_transactions_tha
   EXPECT_EQ(after.get({b, "x"}).error(), Status::not_found);
   EXPECT_EQ(after.commit(), Status::ok);
   test::TempPath elsewhere{"elsewhere"};
-  Store other = std::move(*Store::open(elsewhere.str(), options_, &report_));
+  Store other = *Store::open(elsewhere.str(), options_, &report_);
   StoreTransaction foreign = s_->begin();
   EXPECT_EQ(foreign.put({other, "k"}, "v"), Status::invalid_argument);
 }

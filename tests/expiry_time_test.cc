@@ -53,7 +53,7 @@ class ExpiryTimeTest : public test::CollectionFixture {
   bool moment_stays(Collection& c) {
     put(c, "a", 10);
     put(c, "b", 10);
-    const Snapshot snapshot = std::move(*s_->snapshot());
+    const Snapshot snapshot = *s_->snapshot();
     StoreTransaction tx = s_->begin();
     EXPECT_EQ(tx.contains({c, "a"}), Status::ok);
     now_ += 10;
@@ -99,7 +99,7 @@ TEST_F(ExpiryTimeTest, a_moment_includes_its_time) {
 TEST_F(ExpiryTimeTest, a_reclaim_takes_nothing_from_a_snapshot) {
   Collection c = sessions();
   put(c, "a", 10);
-  const Snapshot snapshot = std::move(*s_->snapshot());
+  const Snapshot snapshot = *s_->snapshot();
   now_ += 20;
   EXPECT_EQ(*s_->reclaim(), 1u);
   EXPECT_EQ(c.stats().records, 0u);

@@ -141,7 +141,7 @@ TEST_F(ForeignFiles, another_pools_journal_stays) {
     SetUp();
     make_pool(at("p.tnt"));
     run_and_kill([&] {
-      Store& s = *new Store(std::move(*Store::open(at("q.tnt"), options())));
+      Store& s = *new Store(*Store::open(at("q.tnt"), options()));
       return s.put("q", "1") == Status::ok && (!closed || s.close() == Status::ok);
     });
     fs::rename(at("q.tnt.journal"), at("p.tnt.journal"));

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "pm/sanitizer.h"
 #include "support/open_handles.h"
 #include "support/pool_parts.h"
 #include "tenuto/collection.h"
@@ -38,7 +39,7 @@ namespace tenuto::test {
 namespace {
 
 constexpr unsigned kAlarmSeconds = 60;
-#ifdef __SANITIZE_ADDRESS__
+#if TENUTO_ASAN
 // No journal: its thread may hold a lock of the sanitizer's allocator, for which a child then
 // waits.
 constexpr Medium kMedia[] = {Medium::cache, Medium::line, Medium::model};
@@ -227,7 +228,7 @@ TEST(fork_test, a_child_opens_the_pool_anew_once_the_parent_has_closed_it) {
       Result<Store> s = Store::open(path.str(), options(medium));
       MUST(s);
       put_all(*s, 0, 100);
-      Snapshot snapshot = std::move(*s->snapshot());
+      Snapshot snapshot = *s->snapshot();
       const pid_t child = ::fork();
       if (child == 0) {
         ::alarm(kAlarmSeconds);
@@ -260,7 +261,7 @@ TEST(fork_test, a_child_opens_the_pool_anew_once_the_parent_has_closed_it) {
 
 // Other threads of the parent may hold any lock when it forks.
 TEST(fork_test, a_child_does_not_wait_for_locks_of_threads_that_are_not_there) {
-#ifdef __SANITIZE_ADDRESS__
+#if TENUTO_ASAN
   GTEST_SKIP() << "a child may wait for a lock of the sanitizer's allocator";
 #endif
   for (const Medium medium : {Medium::cache, Medium::journal}) {
@@ -307,7 +308,7 @@ TEST(fork_test, a_child_does_not_wait_for_locks_of_threads_that_are_not_there) {
 // These calls take a snapshot of their own, whose list other threads may have locked. What a child
 // linked there would stay when its memory is freed.
 TEST(fork_test, a_child_takes_no_snapshot_for_calls_on_duplicates) {
-#ifdef __SANITIZE_ADDRESS__
+#if TENUTO_ASAN
   constexpr int kThreads = 0;  // a child may wait for a lock of the sanitizer's allocator
 #else
   constexpr int kThreads = 2;
@@ -401,7 +402,7 @@ bool has_open(const std::string& path) {
 // The fork may come at any point of the open and the close. The child ends well and has no file of
 // the pool open. The pool is free once it is closed.
 TEST(fork_test, a_thread_forks_while_another_opens_and_closes_the_pool) {
-#ifdef __SANITIZE_ADDRESS__
+#if TENUTO_ASAN
   GTEST_SKIP() << "a child may wait for a lock of the sanitizer's allocator";
 #endif
   for (const Medium medium : {Medium::cache, Medium::journal}) {

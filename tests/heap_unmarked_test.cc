@@ -31,7 +31,7 @@ class HeapUnmarkedTest : public KvFixture {
   // that is an extent, and one of huge frames.
   void killed_store() {
     run_and_kill([&] {
-      Store& s = *new Store(std::move(*open()));
+      Store& s = *new Store(*open());
       Collection a = *s.collection("a");
       bool done = true;
       for (int i = 0; i < kKeys; ++i) {
@@ -123,7 +123,7 @@ TEST_F(HeapUnmarkedTest, every_call_may_be_the_first_to_need_it) {
       write_image(path_.str(), killed);
       if (kill) {
         run_and_kill([&] {
-          Store& s = *new Store(std::move(*open()));
+          Store& s = *new Store(*open());
           calls[i](s);
           return !testing::Test::HasFailure();
         });
@@ -166,7 +166,7 @@ TEST_F(HeapUnmarkedTest, a_second_kill_loses_nothing) {
   write_image(path_.str(), killed);
   for (int i = 0; i < 3; ++i) {
     run_and_kill([&] {
-      Store& s = *new Store(std::move(*open()));
+      Store& s = *new Store(*open());
       expect_whole(s);
       return !testing::Test::HasFailure();
     });

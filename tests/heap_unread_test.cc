@@ -183,7 +183,7 @@ TEST_F(HeapUnreadTest, a_kill_before_and_after_it_loses_nothing) {
   const std::uint64_t with = allocated();
   for (const bool writes : {false, true}) {
     run_and_kill([&] {
-      Store& s = *new Store(std::move(*open()));
+      Store& s = *new Store(*open());
       std::string got;
       return s.get(key_of(7), got) == Status::ok &&
              (!writes || s.put(key_of(7), "value") == Status::ok);

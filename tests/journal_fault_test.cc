@@ -201,7 +201,7 @@ class KilledLife {
  public:
   KilledLife() {
     run_and_kill([&] {
-      Store& s = *new Store(std::move(*Store::open(life_.paths.pool.str(), life_.options)));
+      Store& s = *new Store(*Store::open(life_.paths.pool.str(), life_.options));
       for (int i = 0; i < 30; ++i) {
         if (!life_.put(s, i)) return false;
       }

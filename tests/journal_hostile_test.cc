@@ -16,7 +16,7 @@ class JournalHostile : public testing::Test {
  protected:
   void SetUp() override {
     run_and_kill([&] {
-      Store& s = *new Store(std::move(*Store::open(paths_.pool.str(), options())));
+      Store& s = *new Store(*Store::open(paths_.pool.str(), options()));
       for (int i = 0; i < 8; ++i) {
         if (s.put("key" + std::to_string(i), "v") != Status::ok) return false;
       }

@@ -174,7 +174,7 @@ TEST_F(JournalIdentity, an_older_copy_of_the_same_life_is_refused) {
   for (const bool pool_is_old : {true, false}) {
     SetUp();
     run_and_kill([&] {
-      Store& s = *new Store(std::move(*Store::open(at("p.tnt"), journalled())));
+      Store& s = *new Store(*Store::open(at("p.tnt"), journalled()));
       const auto put = [&](int from, int to) {
         for (int i = from; i < to; ++i) {
           std::string noise(700, ' ');
@@ -347,7 +347,7 @@ TEST_F(JournalIdentity, half_a_superblock_is_not_read_without_what_its_journal_h
 TEST_F(JournalIdentity, a_planted_belief_in_older_copies_replays_them) {
   plant("journal_older_copy_believed");
   run_and_kill([&] {
-    Store& s = *new Store(std::move(*Store::open(at("p.tnt"), journalled())));
+    Store& s = *new Store(*Store::open(at("p.tnt"), journalled()));
     const auto put = [&](int from, int to) {
       for (int i = from; i < to; ++i) {
         std::string noise(700, ' ');

@@ -236,7 +236,7 @@ TEST(JournalBound, a_replay_never_takes_longer_than_was_asked_for) {
 TEST(JournalBound, what_was_replayed_is_told) {
   const JournalPaths paths("journal-told");
   run_and_kill([&] {
-    Store& s = *new Store(std::move(*Store::open(paths.pool.str(), journalled(paths))));
+    Store& s = *new Store(*Store::open(paths.pool.str(), journalled(paths)));
     for (int i = 0; i < 50; ++i) {
       if (s.put(std::to_string(i), std::string(1000, 'x')) != Status::ok) return false;
     }

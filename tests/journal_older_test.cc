@@ -32,7 +32,7 @@ class JournalOlder : public testing::Test {
     std::filesystem::remove(older_);
   }
 
-  Store& opened() { return *new Store(std::move(*Store::open(paths_.pool.str(), options_))); }
+  Store& opened() { return *new Store(*Store::open(paths_.pool.str(), options_)); }
   // Puts each key with a value of another length, so that records move. Round 1, before the copy,
   // puts one key only, so that an older journal does not repair all leaves.
   bool write_all(Store& s, unsigned round) {

@@ -53,7 +53,7 @@ class JournalRescue : public testing::Test {
       return s && s->close() == Status::ok;
     });
     run_and_kill([&] {
-      Store& s = *new Store(std::move(*Store::open(paths.pool.str(), options)));
+      Store& s = *new Store(*Store::open(paths.pool.str(), options));
       for (int i = 10; i < 40; ++i) {
         if (s.put(key_of(i), "new") != Status::ok) return false;
       }
@@ -214,7 +214,7 @@ TEST_F(JournalRescue, a_journal_of_another_life_is_a_loss) {
   const Bytes ours = read_image(paths_.journal.str());
   { ASSERT_TRUE(Store::open(paths_.pool.str(), journalled(paths_))); }
   run_and_kill([&] {
-    Store& s = *new Store(std::move(*Store::open(paths_.pool.str(), journalled(paths_))));
+    Store& s = *new Store(*Store::open(paths_.pool.str(), journalled(paths_)));
     return s.put("later", "1") == Status::ok;
   });
   write_image(paths_.journal.str(), ours);

@@ -212,8 +212,9 @@ class KvSnapshotRandomTest : public test::KvFixture, public testing::WithParamIn
     for (const auto& [key, changes] : changes_) {
       for (std::size_t i = 0; i < changes.size(); ++i) {
         const int birth = i == 0 ? -1 : changes[i - 1];
+        const int death = changes[i];
         n += std::any_of(held_.begin(), held_.end(),
-                         [&](const Held& h) { return birth < h.time && h.time <= changes[i]; });
+                         [&](const Held& h) { return birth < h.time && h.time <= death; });
       }
     }
     return n;
@@ -246,7 +247,7 @@ TEST_P(KvSnapshotRandomTest, every_snapshot_stays_what_it_was) {
   EXPECT_EQ(stats.snapshots, 0u);
   EXPECT_EQ(stats.records, model_.size());
   expect_valid(*store_);
-  const Held now{std::move(*store_->snapshot()), model_, 0};
+  const Held now{*store_->snapshot(), model_, 0};
   expect_all(now);
 }
 
@@ -260,7 +261,7 @@ TEST_P(KvSnapshotRandomTest, no_more_versions_are_kept_than_are_needed) {
       ASSERT_NO_FATAL_FAILURE(put(key));
     }
     if (i % 40 == 0 && held_.size() < GetParam().snapshots_max) {
-      held_.push_back({std::move(*store_->snapshot()), model_, i + 1});
+      held_.push_back({*store_->snapshot(), model_, i + 1});
     }
     if (i % 60 == 0 && !held_.empty()) {
       std::swap(held_[below(held_.size())], held_.back());

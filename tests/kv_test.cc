@@ -100,7 +100,7 @@ TEST_F(KvTest, an_order_that_no_store_has_is_refused_before_anything_is_made) {
     EXPECT_EQ(open().error(), Status::invalid_argument);
     EXPECT_EQ(::access(path_.str().c_str(), F_OK), -1);
   }
-  Pool pool = std::move(*Pool::create(path_.str(), options_.pool));
+  Pool pool = *Pool::create(path_.str(), options_.pool);
   EXPECT_EQ(Store::open(std::move(pool), options_).error(), Status::invalid_argument);
   EXPECT_FALSE(pool.info().has_store);
 }
@@ -174,7 +174,7 @@ TEST_F(KvTest, closed_and_moved_from_stores_answer_closed) {
   // An assignment closes the store that was there.
   TempPath other("kv-other");
   b = opened();
-  b = std::move(*Store::open(other.str(), options_));
+  b = *Store::open(other.str(), options_);
   EXPECT_EQ(*opened().get("k"), "v");
 }
 

@@ -22,6 +22,7 @@
 #include "heap/frame_source.h"
 #include "pm/os.h"
 #include "pm/plant.h"
+#include "pm/sanitizer.h"
 #include "support/kv_fixture.h"
 #include "tenuto/rescue.h"
 
@@ -472,7 +473,7 @@ TEST_F(LargePages, parent_and_child_have_pools_of_their_own) {
   const pid_t child = ::fork();
   if (child == 0) {
     const TempPath path("large-child");
-#ifdef __SANITIZE_THREAD__
+#if TENUTO_TSAN
     options_.pool.size = 16 * kMiB;
 #endif
     const bool small = options_.pool.size < kPoolBytes;

@@ -47,7 +47,7 @@ class Makers : public testing::Test {
     const StoreOptions options = journalled(paths_);
     at_next_space = [&] {
       run_and_kill([&] {
-        Store& s = *new Store(std::move(*Store::open(paths_.pool.str(), options)));
+        Store& s = *new Store(*Store::open(paths_.pool.str(), options));
         return s.put("a", "1") == Status::ok && (!closes || s.close() == Status::ok);
       });
       journal_ = read_image(paths_.journal.str());

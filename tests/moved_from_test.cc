@@ -76,7 +76,7 @@ TEST_F(MovedFromTest, a_collection_and_what_never_was_one) {
   const Collection to = std::move(from);
   EXPECT_EQ(to.status(), Status::ok);
   EXPECT_EQ(from.contains("k"), Status::ok);
-  Store gone = std::move(*Store::open(path_.str() + ".gone", options_));
+  Store gone = *Store::open(path_.str() + ".gone", options_);
   const Store heir = std::move(gone);
   for (Collection c : {Collection(), Collection(gone)}) {
     EXPECT_EQ(c.status(), Status::closed);
@@ -115,14 +115,14 @@ TEST_F(MovedFromTest, a_collection_and_what_never_was_one) {
     EXPECT_EQ(tx.put({c, "k"}, "v"), Status::closed);
     EXPECT_EQ(tx.drop(c), Status::closed);
     EXPECT_EQ(tx.iterator(c).status(), Status::closed);
-    const Snapshot snapshot = std::move(*s_->snapshot());
+    const Snapshot snapshot = *s_->snapshot();
     EXPECT_EQ(snapshot.get({c, "k"}, value_), Status::closed);
     EXPECT_EQ(snapshot.iterator(c).status(), Status::closed);
   }
 }
 
 TEST_F(MovedFromTest, a_snapshot_and_a_transaction) {
-  Snapshot from = std::move(*s_->snapshot());
+  Snapshot from = *s_->snapshot();
   Snapshot to = std::move(from);
   EXPECT_EQ(to.contains("k"), Status::ok);
   EXPECT_EQ(from.get("k", value_), Status::closed);
@@ -189,7 +189,7 @@ TEST_F(MovedFromTest, a_store_and_its_pool) {
   EXPECT_EQ(*s_->get("k"), "v");
 
   const test::TempPath elsewhere{"pool"};
-  Pool pool = std::move(*Pool::create(elsewhere.str(), options_.pool));
+  Pool pool = *Pool::create(elsewhere.str(), options_.pool);
   Pool moved = std::move(pool);
   PtrWord word{};
   EXPECT_EQ(pool.malloc_to(8, word), Status::closed);
@@ -219,9 +219,9 @@ TEST_F(MovedFromTest, a_store_and_its_pool) {
 // The timestamp of a snapshot means nothing in another store.
 TEST_F(MovedFromTest, a_collection_of_another_store_is_refused) {
   const test::TempPath elsewhere{"elsewhere"};
-  Store other = std::move(*Store::open(elsewhere.str(), options_, &report_));
+  Store other = *Store::open(elsewhere.str(), options_, &report_);
   ASSERT_EQ(other.put("k", "theirs"), Status::ok);
-  const Snapshot snapshot = std::move(*s_->snapshot());
+  const Snapshot snapshot = *s_->snapshot();
   const Collection theirs = other;
   EXPECT_EQ(snapshot.get({theirs, "k"}, value_), Status::invalid_argument);
   EXPECT_EQ(snapshot.get({theirs, "k"}).error(), Status::invalid_argument);

@@ -47,7 +47,7 @@ TEST_F(NoMemoryCallsTest, a_snapshots_end) {
       [&] {
         fill(400);
         snapshot.reset();
-        snapshot = std::move(*s_->snapshot());
+        snapshot = *s_->snapshot();
         for (int i = 0; i < next_; ++i) (void)s_->erase(key_of(i));
         next_ = 0;
       });
@@ -121,7 +121,7 @@ TEST_F(NoMemoryCallsTest, cursors) {
     bounds.lower = key_of(150);
     bounds.upper = key_of(20);
     walk(last_first.iterator(bounds), key_of(90));
-    const Snapshot snapshot = std::move(*s_->snapshot());
+    const Snapshot snapshot = *s_->snapshot();
     (void)s_->put(key_of(4), std::string(100, 'x'));
     walk(snapshot.iterator(), key_of(100));
     StoreTransaction tx = s_->begin();
@@ -389,7 +389,7 @@ TEST_F(NoMemoryCallsTest, a_threads_first_call_is_the_end_of_anothers) {
     long failed = 0;
     for (long n = 1, met = 1; met != 0 && !HasFailure(); ++n) {
       SCOPED_TRACE("what " + std::to_string(what) + ", allocation " + std::to_string(n));
-      if (what == 0) snapshot = std::move(*s_->snapshot());
+      if (what == 0) snapshot = *s_->snapshot();
       if (what != 0) {
         tx = s_->begin();
         it = tx->iterator();

@@ -96,7 +96,7 @@ TEST_F(NoMemoryCollectionsTest, a_compaction_under_a_snapshot) {
       },
       [&] {
         c = made("sparse", 400);
-        snapshot = std::move(*s_->snapshot());
+        snapshot = *s_->snapshot();
         for (int i = 0; i < 400; ++i) {
           if (i % 10 != 0) (void)c.erase(key_of(i));
         }
@@ -133,7 +133,7 @@ TEST_F(NoMemoryCollectionsTest, a_drop_under_a_snapshot_with_old_versions) {
                               },
                               [&] {
                                 c = made("c", 200);
-                                snapshot = std::move(*s_->snapshot());
+                                snapshot = *s_->snapshot();
                                 for (int i = 0; i < 200; i += 3)
                                   EXPECT_EQ(c.put(key_of(i), "new"), Status::ok);
                               });

@@ -14,6 +14,7 @@
 
 #include "journal/line_map.h"
 #include "pm/parallel.h"
+#include "pm/sanitizer.h"
 #include "support/journal_parts.h"
 #include "support/no_memory_fixture.h"
 #include "support/pool_image.h"
@@ -66,7 +67,7 @@ class NoMemoryOpenTest : public testing::Test {
   // Makes a pool, and closes it or is killed.
   void make(bool clean) {
     run_and_kill([&] {
-      Store* s = new Store(std::move(*Store::open(paths_.pool.str(), options_)));
+      Store* s = new Store(*Store::open(paths_.pool.str(), options_));
       fill(*s, "first");
       if (s->sync() != Status::ok) return false;
       fill(*s, "value");
@@ -257,9 +258,9 @@ TEST_F(NoMemoryOpenTest, a_close) {
         [&] {
           fs::remove(paths_.pool.str());
           fs::remove(paths_.journal.str());
-          s.emplace(std::move(*open()));
+          s.emplace(*open());
           fill(*s, "before");
-          const Snapshot snapshot = std::move(*s->snapshot());
+          const Snapshot snapshot = *s->snapshot();
           fill(*s, "value");
         },
         [&] { (void)s->close(); },
@@ -293,7 +294,7 @@ TEST_F(NoMemoryOpenTest, a_new_threads_call_on_a_journal_and_a_close) {
       fs::remove(paths_.pool.str());
       fs::remove(paths_.journal.str());
       {
-        Store made = std::move(*Store::open(paths_.pool.str(), options_));
+        Store made = *Store::open(paths_.pool.str(), options_);
         fill(made, "value");
       }
       {
@@ -326,7 +327,7 @@ TEST_F(NoMemoryOpenTest, a_destructor) {
     const auto fresh = [&] {
       fs::remove(paths_.pool.str());
       fs::remove(paths_.journal.str());
-      s.emplace(std::move(*open()));
+      s.emplace(*open());
       fill(*s, "value");
     };
     for (long n = 1; !HasFailure(); n += 1 + n / 24) {
@@ -344,7 +345,7 @@ TEST_F(NoMemoryOpenTest, a_destructor) {
   }
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !TENUTO_ASAN && !TENUTO_TSAN
 // Address space of the process, in bytes.
 std::uint64_t address_space() {
   std::uint64_t pages = 0;
@@ -386,7 +387,7 @@ TEST_F(NoMemoryOpenTest, address_space_that_is_refused) {
 
 TEST_F(NoMemoryOpenTest, a_backup) {
   make(true);
-  Store s = std::move(*open());
+  Store s = *open();
   PoolOptions to = options_.pool;
   to.medium = Medium::cache;
   each_fails([&] { fs::remove(other_.str()); }, [&] { (void)s.backup(other_.str(), to); },
@@ -414,7 +415,7 @@ TEST_F(NoMemoryOpenTest, a_backup) {
 TEST_F(NoMemoryOpenTest, a_fork) {
   for (const Medium medium : {Medium::cache, Medium::journal}) {
     options_.pool.medium = medium;
-    Store s = std::move(*Store::open(paths_.pool.str(), options_));
+    Store s = *Store::open(paths_.pool.str(), options_);
     fill(s, "value");
     test::fail_allocations_from(1);
     const pid_t child = ::fork();

@@ -81,14 +81,14 @@ TEST_F(NoMemoryTest, a_collection_is_made) {
 TEST_F(NoMemoryTest, puts_and_erases_under_a_snapshot) {
   fill(500);
   int at = 0;
-  std::optional<Snapshot> snapshot = std::move(*s_->snapshot());
+  std::optional<Snapshot> snapshot = *s_->snapshot();
   every_allocation_fails_once(
       [&] {
         for (int i = 0; i < 30; ++i) (void)s_->put(key_of(at++), "new");
         for (int i = 0; i < 30; ++i) (void)s_->erase(key_of(at++));
         fill(60);
       },
-      [&] { snapshot = std::move(*s_->snapshot()); });
+      [&] { snapshot = *s_->snapshot(); });
 }
 
 // An old version that gets no memory is not kept, and its snapshot expires.
@@ -96,7 +96,7 @@ TEST_F(NoMemoryTest, a_snapshot_sees_its_moment_or_has_expired) {
   fill(200);
   for (long n = 1; n < 40; ++n) {
     for (int i = 0; i < 200; ++i) ASSERT_EQ(s_->put(key_of(i), "old"), Status::ok);
-    const Snapshot snapshot = std::move(*s_->snapshot());
+    const Snapshot snapshot = *s_->snapshot();
     test::fail_allocation(n);
     try {
       for (int i = 0; i < 100; ++i) (void)s_->put(key_of(i * 2), "new");

@@ -43,7 +43,7 @@ class NoThread : public testing::Test {
 
   void fill_and_kill(const StoreOptions& options) {
     run_and_kill([&] {
-      Store& s = *new Store(std::move(*Store::open(paths_.pool.str(), options)));
+      Store& s = *new Store(*Store::open(paths_.pool.str(), options));
       for (int i = 0; i < kKeys; ++i) {
         if (s.put(key_of(i), "v") != Status::ok) return false;
       }

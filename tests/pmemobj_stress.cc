@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "pm/sanitizer.h"
 #include "support/pmemobj_parts.h"
 #include "support/seed.h"
 
@@ -146,7 +147,7 @@ class PmemobjKilled : public PmemobjTest, public testing::WithParamInterface<con
 };
 
 TEST_P(PmemobjKilled, processes_that_are_killed_lose_nothing) {
-#ifdef __SANITIZE_THREAD__
+#if TENUTO_TSAN
   // A replay has the threads of oneTBB, which is not built for ThreadSanitizer.
   if (std::string(GetParam()) == "journal") GTEST_SKIP();
 #endif

@@ -29,7 +29,7 @@ struct Root {
 class PoolStatsTest : public testing::Test {
  protected:
   void SetUp() override {
-    pool_.emplace(std::move(*Pool::create(path_.str(), options())));
+    pool_.emplace(*Pool::create(path_.str(), options()));
     open_root();
     base_ = allocated();
   }
@@ -42,7 +42,7 @@ class PoolStatsTest : public testing::Test {
   void open_root() { root_ = *pool_->root<Root>("stats"); }
   void reopen() {
     pool_.reset();
-    pool_.emplace(std::move(*Pool::open(path_.str(), options())));
+    pool_.emplace(*Pool::open(path_.str(), options()));
     open_root();
   }
   std::uint64_t allocated() const { return pool_->stats().allocated_bytes; }

@@ -36,7 +36,7 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
 namespace tenuto {
 namespace {
 
-constexpr CollectionOptions kExpires{.expires = true};
+const CollectionOptions kExpires{.expires = true};
 
 class ReclaimThread : public test::KvFixture {
  protected:

@@ -51,7 +51,7 @@ Status to_listed(const OldRoot& old, Listed& fresh, Transaction& tx) {
 class RootTest : public testing::Test {
  protected:
   void SetUp() override {
-    pool_ = std::make_unique<Pool>(std::move(*Pool::create(path_.str(), small())));
+    pool_ = std::make_unique<Pool>(*Pool::create(path_.str(), small()));
     old_ = *pool_->root<Numbers>("app");
     ASSERT_EQ(pool_->run([&](Transaction& tx) {
       TENUTO_TRY(tx.add(*old_));

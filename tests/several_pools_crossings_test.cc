@@ -132,7 +132,6 @@ TEST_F(SeveralPoolsCrossings, a_pool_without_room_for_a_decision_undoes_both) {
   PoolOptions tiny = options_;
   tiny.size = tiny.size_max = kPoolBytesMin;
   make(tiny);
-  Ptr<char> last;
   for (const std::uint64_t bytes : {64u << 10, 16u << 10, 4u << 10}) {
     for (auto& pool : pool_) {
       while (pool->reserve(bytes)) continue;

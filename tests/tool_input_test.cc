@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "pm/sanitizer.h"
 #include "tenuto/collection.h"
 #include "tenuto/kv.h"
 
@@ -58,7 +59,7 @@ TEST_F(ToolInput, a_value_that_never_ends_is_too_large) {
   const auto little_memory = [] {
   // Limits memory that is written to, since a pool reserves address space for its growth. That
   // would include the shadow of AddressSanitizer, so there only the time is bounded.
-#ifndef __SANITIZE_ADDRESS__
+#if !TENUTO_ASAN
     const rlimit limit = {256u << 20, 256u << 20};
     setrlimit(RLIMIT_DATA, &limit);
 #endif

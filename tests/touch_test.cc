@@ -152,7 +152,7 @@ TEST_F(TouchTest, a_snapshot_sees_the_old_lifetime) {
   Collection d = logins();
   for (Collection* in : {&c, &d}) {
     ASSERT_EQ(in->put("k", "v", {.ttl_ms = 10}), Status::ok);
-    const Snapshot before = std::move(*s_->snapshot());
+    const Snapshot before = *s_->snapshot();
     ASSERT_EQ(in->touch("k", {.ttl_ms = 100}), Status::ok);
     Iterator it = before.iterator(*in);
     it.seek_first();
@@ -277,7 +277,7 @@ TEST_F(TouchTest, a_damaged_record_gets_no_new_checksum) {
   Collection c = sessions();
   ASSERT_EQ(c.put("k", std::string(200, 'v'), {.ttl_ms = 10}), Status::ok);
   {
-    const View view = std::move(*c.view("k"));
+    const View view = *c.view("k");
     const_cast<char&>(view.value()[100]) ^= 1;
   }
   EXPECT_EQ(c.touch("k", {.ttl_ms = 100}), Status::corrupt);

@@ -53,7 +53,7 @@ class TxRecoverTest : public ::testing::Test {
     auto file = pm::PoolFile::open(path_.str(), TxParts::small_options(), &parts_.report);
     ASSERT_TRUE(file) << parts_.report.text();
     parts_.file = std::move(*file);
-    parts_.lanes = std::move(*pm::Lanes::open(*parts_.file, &parts_.report));
+    parts_.lanes = *pm::Lanes::open(*parts_.file, &parts_.report);
   }
   std::size_t allocated() { return parts_.allocated_blocks().size(); }
 

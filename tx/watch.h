@@ -32,17 +32,10 @@
 #include "heap/heap.h"
 #include "pm/media.h"
 #include "pm/no_memory.h"
+#include "pm/sanitizer.h"
 #include "tenuto/persist.h"
 #include "tenuto/status.h"
 #include "tx/ranges.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define TENUTO_TX_RACES_SEEN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TENUTO_TX_RACES_SEEN 1
-#endif
-#endif
 
 namespace TENUTO_NS::tx {
 
@@ -51,7 +44,7 @@ class Txn;
 class Watch final : public pm::FlushWatch {
  public:
   using Handler = std::function<void(const Report&)>;
-#ifdef TENUTO_TX_RACES_SEEN
+#if TENUTO_TSAN
   static constexpr bool kPossible = false;
 #else
   static constexpr bool kPossible = !kTraced;

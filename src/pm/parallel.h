@@ -12,6 +12,7 @@
 
 #include "pm/no_memory.h"
 #include "pm/not_cancelled.h"
+#include "pm/sanitizer.h"
 #include "pm/thread.h"
 #include "tenuto/abi.h"
 #include "tenuto/persist.h"
@@ -25,12 +26,8 @@ inline constexpr const char* kNoThreadHere =
 
 // ThreadSanitizer does not see how oneTBB's library orders what it does: whatever a task gets and
 // leaves would be a race. In its build loops run on threads that it sees, and work() on the
-// caller's alone.
-#ifdef __SANITIZE_THREAD__
-inline constexpr bool kThreadsChecked = !kTraced;  // tracing takes the sanitizer's calls for itself
-#else
-inline constexpr bool kThreadsChecked = false;
-#endif
+// caller's alone. In the traced build the sanitizer's calls are the tracing's.
+inline constexpr bool kThreadsChecked = TENUTO_TSAN && !kTraced;
 
 // Calls work(true) in an arena of `threads` threads (0: one a core), for the oneTBB loops in it.
 // With threads == 1: calls work(false) on the caller's thread. io: oneTBB needed a thread, and the

@@ -37,6 +37,7 @@
 
 #include "pm/assert.h"
 #include "pm/plant.h"
+#include "pm/sanitizer.h"
 #include "store/tree/format.h"
 #include "store/tree/slot_order.h"
 #include "tenuto/persist.h"
@@ -62,7 +63,7 @@ class Backoff {
 
 using FingerprintBytes = std::atomic<std::uint8_t>[kSlots];
 
-#ifdef TENUTO_STORE_BYTEWISE
+#if TENUTO_TSAN
 // For the thread sanitizer, which does not know that a torn vector load is harmless here.
 inline std::uint64_t match_fingerprints(const FingerprintBytes& fingerprints,
                                         std::uint8_t fingerprint) {

@@ -36,15 +36,8 @@
 
 #include "pm/assert.h"
 #include "pm/plant.h"
+#include "pm/sanitizer.h"
 #include "store/tree/format.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define TENUTO_STORE_BYTEWISE 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TENUTO_STORE_BYTEWISE 1
-#endif
-#endif
 
 namespace TENUTO_NS::store {
 
@@ -214,7 +207,7 @@ class SlotOrder {
   }
   // volatile: readers look meanwhile. Bytes for the thread sanitizer.
   void put(const Slots& slots) {
-#ifdef TENUTO_STORE_BYTEWISE
+#if TENUTO_TSAN
     const auto* const from = reinterpret_cast<const std::uint8_t*>(slots.part);
     for (unsigned i = 0; i < kSlots; ++i) slot_[i].store(from[i], std::memory_order_release);
 #else

@@ -11,7 +11,7 @@ bool Actor::cursors(const Step& s) {
     open_cursor(s);
     return true;
   }
-  CursorSlot& slot = world_.cursor[owner_][static_cast<std::size_t>(s.a[0]) % kCursors];
+  CursorSlot& slot = world_.cursor[owner_][static_cast<std::size_t>(s.a[0]) % kCursorsMax];
   if (!slot.cursor) return true;
   store_ = slot.store;
   if (s.verb == Verb::cursor_close) {
@@ -33,7 +33,7 @@ bool Actor::cursors(const Step& s) {
 }
 
 void Actor::open_cursor(const Step& s) {
-  CursorSlot& slot = world_.cursor[owner_][static_cast<std::size_t>(s.a[0]) % kCursors];
+  CursorSlot& slot = world_.cursor[owner_][static_cast<std::size_t>(s.a[0]) % kCursorsMax];
   if (slot.cursor) {
     verb_ = Verb::cursor_close;
     cursors({s.thread, Verb::cursor_close, {s.a[0]}});
@@ -66,7 +66,7 @@ void Actor::open_cursor(const Step& s) {
     SnapshotSlot from;
     {
       const std::lock_guard lock(world_.mu);
-      from = world_.snapshot[static_cast<std::size_t>(s.a[2]) % kSnapshots];
+      from = world_.snapshot[static_cast<std::size_t>(s.a[2]) % kSnapshotsMax];
     }
     store_ = from.store;
     if (from.snapshot == nullptr || !collection_of(store_, s.a[3], c)) return;
@@ -75,7 +75,7 @@ void Actor::open_cursor(const Step& s) {
     status = call([&] { return made.emplace(from.snapshot->iterator(c, limits())).status(); });
   } else {
     TransactionSlot& x =
-        world_.transaction[owner_][static_cast<std::size_t>(s.a[2]) % kTransactions];
+        world_.transaction[owner_][static_cast<std::size_t>(s.a[2]) % kTransactionsMax];
     store_ = x.store;
     if (!x.transaction || !collection_in(x, s.a[3], c)) return;
     of = x.uid;

@@ -15,7 +15,7 @@ Status given(const Result<std::string>& r, std::string& out) {
 
 bool Actor::reads(const Step& s) {
   if (s.verb == Verb::drop_view) {
-    world_.view[thread_][static_cast<std::size_t>(s.a[0]) % kViews].view.reset();
+    world_.view[thread_][static_cast<std::size_t>(s.a[0]) % kViewsMax].view.reset();
     return true;
   }
   const bool held = s.verb == Verb::hold_view;
@@ -167,7 +167,7 @@ void Actor::figure(const Step& s, const Collection& c) {
 }
 
 void Actor::hold_view(const Step& s, const Collection& c) {
-  ViewSlot& slot = world_.view[thread_][static_cast<std::size_t>(s.a[0]) % kViews];
+  ViewSlot& slot = world_.view[thread_][static_cast<std::size_t>(s.a[0]) % kViewsMax];
   slot.view.reset();
   const std::string key = text(c, s.a[3]);
   verb_ = Verb::view;

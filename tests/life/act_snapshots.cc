@@ -20,7 +20,7 @@ bool Actor::moments(const Step& s) {
       SnapshotSlot slot;
       {
         const std::lock_guard lock(world_.mu);
-        slot = std::exchange(world_.snapshot[static_cast<std::size_t>(s.a[0]) % kSnapshots], {});
+        slot = std::exchange(world_.snapshot[static_cast<std::size_t>(s.a[0]) % kSnapshotsMax], {});
       }
       if (slot.snapshot == nullptr) return true;
       store_ = slot.store;
@@ -58,14 +58,14 @@ void Actor::take_snapshot(const Step& s) {
   end(status);
   if (status != 0) return;
   const std::lock_guard lock(world_.mu);
-  std::swap(world_.snapshot[static_cast<std::size_t>(s.a[1]) % kSnapshots], made);
+  std::swap(world_.snapshot[static_cast<std::size_t>(s.a[1]) % kSnapshotsMax], made);
 }
 
 void Actor::snapshot_read(const Step& s) {
   SnapshotSlot slot;
   {
     const std::lock_guard lock(world_.mu);
-    slot = world_.snapshot[static_cast<std::size_t>(s.a[0]) % kSnapshots];
+    slot = world_.snapshot[static_cast<std::size_t>(s.a[0]) % kSnapshotsMax];
   }
   Collection c;
   store_ = slot.store;
@@ -95,7 +95,8 @@ bool Actor::transactions(const Step& s) {
     s.verb == Verb::begin ? begin_transaction(s) : run(s);
     return true;
   }
-  TransactionSlot& x = world_.transaction[owner_][static_cast<std::size_t>(s.a[0]) % kTransactions];
+  TransactionSlot& x =
+      world_.transaction[owner_][static_cast<std::size_t>(s.a[0]) % kTransactionsMax];
   if (!x.transaction) return true;
   store_ = x.store;
   switch (s.verb) {
@@ -124,7 +125,8 @@ bool Actor::transactions(const Step& s) {
 void Actor::begin_transaction(const Step& s) {
   const std::shared_ptr<Store> store = store_of(s.a[0]);
   if (store == nullptr) return;
-  TransactionSlot& x = world_.transaction[owner_][static_cast<std::size_t>(s.a[1]) % kTransactions];
+  TransactionSlot& x =
+      world_.transaction[owner_][static_cast<std::size_t>(s.a[1]) % kTransactionsMax];
   if (x.transaction) {
     verb_ = Verb::rollback;
     store_ = x.store;

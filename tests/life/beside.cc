@@ -243,7 +243,9 @@ std::string Beside::walk(const Op& op, const Touched& c, const Span& span, bool 
                          Place to, const Shown& shown) const {
   std::map<Place, std::uint64_t> seen;
   std::optional<Place> last;
-  for (const auto& [key, tag] : shown) {
+  for (const auto& record : shown) {
+    const auto key = record.first;
+    const auto tag = record.second;
     const std::string what = "key " + std::to_string(key) + " value " + std::to_string(tag);
     const Place p = c.encoding.place(key, tag);
     if (last && !(forward ? *last < p : p < *last)) return wrong(op, what + " is out of order");

@@ -146,8 +146,8 @@ void Maker::call(unsigned group) {
     case Group::kCursors:
       return cursor();
     case Group::kViews:
-      return one_in(3) ? add(Verb::drop_view, {below(kViews)})
-                       : add(Verb::hold_view, {below(kViews), store(), slot(), key()});
+      return one_in(3) ? add(Verb::drop_view, {below(kViewsMax)})
+                       : add(Verb::hold_view, {below(kViewsMax), store(), slot(), key()});
     case Group::kUpkeep:
       return upkeep();
     case Group::kObjectCalls:

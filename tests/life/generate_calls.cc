@@ -266,7 +266,7 @@ void Maker::resting() {
   const N s = store(), c = slot(), k = key(), i = cursor_slot();
   add(Verb::fill, {s, c, k, 150, 2000, 1});
   if (one_in(3)) {
-    add(Verb::hold_view, {below(kViews), s, c, k});
+    add(Verb::hold_view, {below(kViewsMax), s, c, k});
   } else {
     add(Verb::cursor, {i, 0, s, c});
     add(Verb::seek, {i, k});

@@ -138,7 +138,7 @@ class Maker {
     std::uint64_t width = 1;
   };
   struct Standing {
-    bool transaction[kTransactions], cursor[kCursors], snapshot[kSnapshots];
+    bool transaction[kTransactionsMax], cursor[kCursorsMax], snapshot[kSnapshotsMax];
   };
   bool attends() { return focus_.left != 0 && !one_in(5); }
   void look_elsewhere();

@@ -22,9 +22,9 @@ void Process::rest(const Step& step, std::size_t number) {
         const auto each = [&](Verb verb, unsigned slots) {
           for (std::int64_t i = 0; i < slots; ++i) actors_[t]->act({t, verb, {i}}, number);
         };
-        each(Verb::cursor_close, kCursors);
-        each(Verb::rollback, kTransactions);
-        if (t == 0) each(Verb::snap_release, kSnapshots);
+        each(Verb::cursor_close, kCursorsMax);
+        each(Verb::rollback, kTransactionsMax);
+        if (t == 0) each(Verb::snap_release, kSnapshotsMax);
       });
       for (TransactionSlot& x : world_.transaction[t]) x = {};
       crew_.end(t);  // because its cache of free blocks counts as in use

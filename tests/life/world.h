@@ -67,13 +67,13 @@ struct World {
   const std::string folder;
   std::mutex mu;  // for slots that threads share: collections and snapshots
   StoreSlot store[kStores];
-  SnapshotSlot snapshot[kSnapshots];
+  SnapshotSlot snapshot[kSnapshotsMax];
   // One row a thread if threads run at once. Otherwise all use the first row.
-  TransactionSlot transaction[kThreadsMax][kTransactions];
-  CursorSlot cursor[kThreadsMax][kCursors];
-  ViewSlot view[kThreadsMax][kViews];    // always of the thread that made it
-  bool alone = true;                     // only one thread has steps before main's next one
-  std::atomic<bool> calls_fail = false;  // a step has asked for a system call to fail
+  TransactionSlot transaction[kThreadsMax][kTransactionsMax];
+  CursorSlot cursor[kThreadsMax][kCursorsMax];
+  ViewSlot view[kThreadsMax][kViewsMax];  // always of the thread that made it
+  bool alone = true;                      // only one thread has steps before main's next one
+  std::atomic<bool> calls_fail = false;   // a step has asked for a system call to fail
 
   std::string path_of(unsigned s, unsigned path) const;
   std::string journal_elsewhere(unsigned s) const;

@@ -14,8 +14,7 @@ namespace {
 // One session with the damaged copy.
 class Session {
  public:
-  Session(const DamageBase& base, const Bytes& damaged, const std::string& path)
-      : base_(base), path_(path) {
+  Session(const DamageBase& base, const Bytes& damaged, const std::string& path) : path_(path) {
     lay_out(base, damaged, path);
     auto opened = Store::open(path, damaged_pool_options(), &report_);
     if (opened) {
@@ -60,7 +59,6 @@ class Session {
   }
 
  private:
-  const DamageBase& base_;
   const std::string path_;
   std::optional<Store> store_;
   Report report_;

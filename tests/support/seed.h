@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <random>
 
+#include "pm/sanitizer.h"
+
 namespace tenuto::test {
 
 inline std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
@@ -13,11 +15,7 @@ inline std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
+inline constexpr bool kSanitized = TENUTO_ASAN || TENUTO_TSAN;
 
 // With a sanitizer each case takes several times as long, and the build without one has run many.
 constexpr std::uint64_t fewer_if_sanitized(std::uint64_t cases, std::uint64_t by) {

@@ -137,7 +137,8 @@ class KvCompactStress : public test::KvFixture {
 
   void compact() {
     for (unsigned n = 0; writing_.load(std::memory_order_acquire) > 0; ++n) {
-      const auto s = store_->compact({.moves_max = n % 3 == 0 ? 0u : 300u, .occupancy = 0.9});
+      const auto s = store_->compact(
+          {.moves_max = n % 3 == 0 ? 0u : 300u, .occupancy = 0.9, .in_key_order = n % 6 == 0});
       if (!s) return bad(std::string("compact: ") + status_name(s.error()));
       moved_ += s->records_moved;
       leaves_ += s->leaves_moved;

@@ -71,6 +71,14 @@ TEST(kv_crash, a_compaction_keeps_every_record) {
                 {"slab header erased", "its frame is given back"}},
                kv_compaction_options());
 }
+TEST(kv_crash, a_compaction_in_key_order_keeps_every_record) {
+  expect_sound(kv_key_order(),
+               {{"copies of records", "slots of copies"},
+                {"slots of copies", "old records are retired"},
+                {"new leaf", "chain link"},
+                {"slab header erased", "its frame is given back"}},
+               kv_compaction_options());
+}
 TEST(kv_crash, a_moved_record_is_in_one_place) {
   expect_sound(
       kv_moved_records(),

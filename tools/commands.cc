@@ -197,6 +197,8 @@ Run add_compact(CommandLine& line) {
   line.add_count(
       "--occupancy", [&a = *args](std::uint64_t n) { a.occupancy = n; },
       "Empty slabs of which less than N per cent is in use [70]");
+  line.add_flag("--in-key-order", args->in_key_order,
+                "Write all records anew, in the order of their keys; needs their room once more");
   return [args] { return run_compact(*args); };
 }
 
@@ -341,7 +343,8 @@ constexpr std::array kCommands = {
             add_settle},
     Command{"compact", "Give space back that erased and replaced records left behind",
             "  tenuto compact books.tnt\n"
-            "  tenuto compact books.tnt --moves 100000 --json",
+            "  tenuto compact books.tnt --moves 100000 --json\n"
+            "  tenuto compact books.tnt --in-key-order",
             add_compact},
     Command{"import-pmemobj", "Copy a pool of libpmemobj for the drop-in (its own --help)", "",
             nullptr, run_import_pmemobj},

@@ -153,7 +153,8 @@ Error run_compact(const CompactArgs& args) {
   Report report;
   const auto done = session.store().compact({.moves_max = args.moves_max,
                                              .occupancy = static_cast<double>(args.occupancy) / 100,
-                                             .stop = stop_requested},
+                                             .stop = stop_requested,
+                                             .in_key_order = args.in_key_order},
                                             &report);
   if (!done) return store_failed(done.error(), "cannot compact the pool", args.path, report);
   const bool ended_early = stop_requested() && !done->complete;

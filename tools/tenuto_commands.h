@@ -121,6 +121,7 @@ struct BackupArgs : CommonArgs {
 struct CompactArgs : CommonArgs {
   std::uint64_t moves_max = 0;
   std::uint64_t occupancy = 70;  // per cent
+  bool in_key_order = false;
 };
 
 struct SettleArgs : CommonArgs {

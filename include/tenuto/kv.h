@@ -167,8 +167,9 @@ class TENUTO_API Store : public Collection {
   // Gives back the space that erases and replaced values have left, while other threads read and
   // write. In all collections (it opens them) it merges neighbouring leaves with few records, and
   // moves records out of slabs that are nearly empty. Then it returns free space to the file system
-  // (Pool::trim). It works in place and needs room for a few slabs. What views, positioned
-  // iterators and snapshots hold stays valid, and it moves no other objects of the pool.
+  // (Pool::trim). It works in place and needs room for a few slabs (with
+  // CompactOptions::in_key_order as much as the records take). What views, positioned iterators and
+  // snapshots hold stays valid, and it moves no other objects of the pool.
   // Cost: three fences for each merged leaf. Two for each leaf with records to move; its writers
   // may wait for one of these. Without moves_max every record is compared with its checksum. ok |
   // busy (another compaction runs) | invalid_argument (options, or an object transaction of this

@@ -102,6 +102,7 @@ typedef struct tenuto_compact_options {
   size_t struct_bytes; /* set by tenuto_compact_options_init */
   uint64_t moves_max;
   double occupancy;
+  int in_key_order;
 } tenuto_compact_options;
 
 void tenuto_compact_options_init_sized(tenuto_compact_options* options, size_t struct_bytes);

@@ -133,7 +133,7 @@ Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
   for (ClassPlan& plan : plans) {
     std::sort(plan.sparse.begin(), plan.sparse.end(),
               [](const Candidate& a, const Candidate& b) { return a.used < b.used; });
-    const std::size_t best = plan.best();
+    const std::size_t best = occupancy == kEvacuateAll ? plan.sparse.size() : plan.best();
     for (std::size_t i = 0; i < best; ++i) {
       const Candidate& c = plan.sparse[i];
       if (blocks_max != 0 && chosen.slabs != 0 && blocks + c.used > blocks_max) {

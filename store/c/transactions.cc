@@ -68,8 +68,10 @@ tenuto_status tenuto_store_backup(tenuto_store* store, const char* path,
 
 void tenuto_compact_options_init_sized(tenuto_compact_options* options, size_t struct_bytes) {
   const CompactOptions o;
-  const tenuto_compact_options all = {
-      .struct_bytes = struct_bytes, .moves_max = o.moves_max, .occupancy = o.occupancy};
+  const tenuto_compact_options all = {.struct_bytes = struct_bytes,
+                                      .moves_max = o.moves_max,
+                                      .occupancy = o.occupancy,
+                                      .in_key_order = o.in_key_order ? 1 : 0};
   c::init_struct(options, struct_bytes, &all, sizeof all);
 }
 
@@ -87,7 +89,9 @@ tenuto_status tenuto_compact_sized(tenuto_store* store, const tenuto_compact_opt
              std::to_string(struct_bytes));
   }
   if (s != Status::ok) return give(s, report, message);
-  const auto done = store->store.compact({o.moves_max, o.occupancy}, &report);
+  const auto done = store->store.compact(
+      {.moves_max = o.moves_max, .occupancy = o.occupancy, .in_key_order = o.in_key_order != 0},
+      &report);
   if (done && stats != nullptr) {
     const tenuto_compact_stats all = {.bytes_before = done->bytes_before,
                                       .bytes_after = done->bytes_after,

@@ -84,6 +84,10 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
     return fail(Status::invalid_argument, report, "slabs cannot be that full", path,
                 "above 0, at most 1", std::to_string(options.occupancy));
   }
+  if (options.in_key_order && options.moves_max != 0) {
+    return fail(Status::invalid_argument, report, "in_key_order moves all, so moves_max is 0", path,
+                "0", std::to_string(options.moves_max));
+  }
   TENUTO_TRY(ground_.file.writable(report));
   if (ground_.engine.mine().active()) {
     return fail(Status::invalid_argument, report, "a transaction of this thread is open", path);
@@ -91,7 +95,7 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
   const std::unique_lock turn(compact_mu_, std::try_to_lock);
   if (!turn) return fail(Status::busy, report, "another compaction is under way", path);
   const std::lock_guard no_validation(still_mu_);
-  CompactWork work{options.moves_max, {}, &options.stop};
+  CompactWork work{options.moves_max, options.in_key_order, {}, &options.stop};
   work.done.bytes_before = ground_.file.bytes_on_disk();
   std::vector<State> states;
   TENUTO_TRY(open_those_named(states, report));
@@ -102,9 +106,9 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
   std::uint64_t left = 0;
   if (s == Status::ok && !work.over()) {
     const std::uint64_t moves = work.done.leaves_merged;
-    chosen = ground_.heap.begin_evacuation(options.occupancy,
-                                           options.moves_max == 0 ? 0 : options.moves_max - moves,
-                                           first_leaves(states));
+    chosen = ground_.heap.begin_evacuation(
+        options.in_key_order ? heap::kEvacuateAll : options.occupancy,
+        options.moves_max == 0 ? 0 : options.moves_max - moves, first_leaves(states));
     // Ends the evacuation on every way out.
     struct Evacuating {
       heap::Heap& heap;

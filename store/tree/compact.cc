@@ -272,12 +272,23 @@ Status Tree::Compact::move_records(const Place& place) {
   std::array<PoolOffset, kSlots> old;
   std::array<KeyHash, kSlots> hashes;
   unsigned found = 0;
-  for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
-    const auto slot = static_cast<unsigned>(std::countr_zero(used));
+  const auto look_at = [&](unsigned slot) {
     const SlotWord word = shadow.word(slot);
-    if (!tree_.heap_.leaving(word.record())) continue;
+    if (!tree_.heap_.leaving(word.record())) return;
     moved[found] = {slot, word, 0};
     old[found++] = word.record();
+  };
+  if (work_.in_key_order && !shadow.order.known()) {
+    SortedLeaf sorted;
+    TENUTO_TRY(tree_.leaves_.ordered(place, sorted));  // and leaves the order there
+  }
+  // In the order of their keys, if it is known: new blocks often lie one behind the other.
+  if (shadow.order.known() && !TENUTO_PLANT("store_moved_in_order_of_slots")) {
+    for (unsigned i = 0; i < shadow.count(); ++i) look_at(shadow.order.slot(i));
+  } else {
+    for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
+      look_at(static_cast<unsigned>(std::countr_zero(used)));
+    }
   }
   if (!shadow.still(place.version)) return Status::conflict;
   if (found == 0) return Status::not_found;

@@ -12,6 +12,7 @@ namespace TENUTO_NS::store {
 // A compaction under way, over all trees.
 struct CompactWork {
   std::uint64_t moves_max = 0;  // 0: no limit
+  bool in_key_order = false;
   CompactStats done;
   const std::function<bool()>* stop = nullptr;
 

@@ -90,7 +90,8 @@ bool Actor::upkeep(const Step& s) {
   const std::uint64_t status = call([&] {
     switch (s.verb) {
       case Verb::compact: {
-        const auto r = store->compact({.moves_max = static_cast<std::uint64_t>(s.a[1])});
+        const auto r = store->compact(
+            {.moves_max = static_cast<std::uint64_t>(s.a[1]), .in_key_order = s.a[2] != 0});
         if (r) n = r->records_moved;
         waits = store->stats().retired_items;
         return r.error();

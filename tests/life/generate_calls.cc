@@ -241,7 +241,8 @@ void Maker::upkeep() {
       return one_in(3) ? resting() : add(Verb::rest, {s, one_in(2)});
     case 0:
     case 1:
-      return add(Verb::compact, {s, one_in(3) ? 1 + below(100) : 0});
+      return one_in(3) ? add(Verb::compact, {s, 1 + below(100)})
+                       : add(Verb::compact, {s, 0, one_in(3) ? 1 : 0});
     case 2:
       return add(Verb::backup, {s, below(kBackups)});
     case 3:

@@ -27,8 +27,8 @@ void apply(Records& records, const KvStep& step) {
   }
 }
 
-Status apply(Store& store, const KvStep& step) {
-  if (step.empty()) return store.compact().error();
+Status apply(Store& store, const KvStep& step, bool in_key_order) {
+  if (step.empty()) return store.compact({.in_key_order = in_key_order}).error();
   if (step.size() == 1) {
     const auto& [key, value] = step[0];
     if (value) return store.put(key, *value);
@@ -124,7 +124,7 @@ void KvCrash::workload(CrashContext& c) {
   for (const KvStep& step : script_) {
     c.update([&] { step_ = &step; });
     const bool bulk = bulk_ && &step == script_.data();
-    ASSERT_EQ(bulk ? bulk_load(*store, step) : apply(*store, step), Status::ok);
+    ASSERT_EQ(bulk ? bulk_load(*store, step) : apply(*store, step, in_key_order_), Status::ok);
     c.update([&] {
       apply(model_, step);
       step_ = nullptr;
@@ -347,6 +347,14 @@ KvCrash kv_compaction() {
   add_large(before, erased);
   KvCrash c(before, {{}, {{key(12, "a"), "updated"}}, {{key(45, "b") + "5", "inserted"}}});
   c.erase_in_setup(erased);
+  return c;
+}
+
+KvCrash kv_key_order() {
+  Records before = filled(0, 110);
+  before[key(55, "large")] = std::string(3000, 'l');
+  KvCrash c(before, {{}, {{key(120), "updated"}}, {{key(125), "inserted"}}});
+  c.compact_in_key_order();
   return c;
 }
 

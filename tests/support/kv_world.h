@@ -40,6 +40,9 @@ class KvCrash {
   // The workload begins with a store that nobody closed.
   void begin_after_a_kill() { killed_ = true; }
 
+  // Compactions write all records anew.
+  void compact_in_key_order() { in_key_order_ = true; }
+
   // These records were put and erased before the workload.
   void erase_in_setup(Records records) { erased_ = std::move(records); }
 
@@ -63,6 +66,7 @@ class KvCrash {
   bool bulk_ = false;
   bool closes_ = false;
   bool killed_ = false;
+  bool in_key_order_ = false;
   Records model_;
   const KvStep* step_ = nullptr;
 };
@@ -103,6 +107,8 @@ KvCrash kv_bulk_over_empty_leaves();
 KvCrash kv_compaction();
 // One leaf whose records are the last ones in their slabs. Then a write.
 KvCrash kv_moved_records();
+// Three leaves whose records are written anew in the order of their keys. Then writes.
+KvCrash kv_key_order();
 // A store in a pool that had none.
 KvCrash kv_creation();
 

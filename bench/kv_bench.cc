@@ -68,6 +68,8 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--seconds", o.seconds,
                  "a suite ends rounds early to take no longer (0: no limit)");
   app.add_flag("--ordered", o.base.ordered, "keys rise with the record number (default: hashed)");
+  app.add_flag("--compacted", o.base.compacted,
+               "compact after the load, untimed: tenuto in key order, RocksDB, LevelDB");
   app.add_flag("--quick", o.quick, "small sizes, one round: seconds, for CI");
   app.add_flag("--list", o.list, "print workloads and engines");
 }

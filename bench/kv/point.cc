@@ -169,6 +169,7 @@ Setting setting_of(const Point& p, const std::string& dir) {
   setting.device = device_text(dir);
   setting.engine.sync = p.sync;
   setting.engine.integer_keys = YcsbRecords(p.key_bytes, p.value_bytes, p.ordered).integer_keys();
+  setting.engine.compacted = p.compacted;
   setting.engine.threads = p.threads;
   setting.engine.value_bytes = p.value_bytes;
   setting.engine.data_bytes = data_bytes(p);

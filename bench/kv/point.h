@@ -23,6 +23,7 @@ struct Point {
   std::size_t key_bytes = 16;
   std::size_t value_bytes = 100;
   bool ordered = false;
+  bool compacted = false;  // EngineOptions::compacted
   bool sync = false;
   Distribution distribution = Distribution::zipfian;
   unsigned rounds = 5;

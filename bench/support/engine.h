@@ -25,6 +25,7 @@ struct EngineOptions {
   std::string medium = "auto";            // tenuto only
   std::string journal_writes = "direct";  // on medium journal, see io_meter.h
   bool integer_keys = false;              // all keys are 8-byte big-endian integers
+  bool compacted = false;                 // compact() comes after the load, outside its time
   unsigned threads = 1;
   std::uint64_t value_bytes = 100;  // typical
   std::uint64_t data_bytes = 0;     // upper bound of keys and values, for sizing caches and maps
@@ -71,6 +72,9 @@ class Engine {
   virtual std::string medium() { return {}; }
   // What the tables must say of this turn, beside the settings; empty: nothing. REQUIRES: open.
   virtual std::string note() { return {}; }
+  // Brings the records into the order in which scans are fastest, if the engine has a call for
+  // that.
+  virtual bool compact() { return true; }
   // The store's own check; true if it has none.
   virtual bool validate() { return true; }
   const std::string& error() const { return error_; }

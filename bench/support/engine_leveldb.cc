@@ -66,6 +66,10 @@ class LevelEngine final : public Engine {
   std::unique_ptr<Session> session() override {
     return std::make_unique<LevelSession>(db_.get(), sync_);
   }
+  bool compact() override {
+    db_->CompactRange(nullptr, nullptr);
+    return true;
+  }
   bool close() override {
     db_.reset();
     return true;

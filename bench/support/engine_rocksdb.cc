@@ -93,6 +93,11 @@ class RocksEngine final : public Engine {
   std::unique_ptr<Session> session() override {
     return std::make_unique<RocksSession>(db_.get(), sync_);
   }
+  bool compact() override {
+    const rocksdb::Status s = db_->CompactRange({}, nullptr, nullptr);
+    if (!s.ok()) error_ = s.ToString();
+    return s.ok();
+  }
   bool close() override {
     const rocksdb::Status s = db_->Close();
     db_.reset();

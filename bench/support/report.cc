@@ -82,6 +82,7 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
       .integer("ops", f.ops);
   line.integer("key_bytes", s.key_bytes).integer("value_bytes", s.value_bytes);
   line.text("key_order", s.ordered ? "ordered" : "hashed");
+  if (s.engine.compacted) line.flag("compacted", true);
   line.text("distribution", w == Workload::d ? "latest" : distribution_name(s.distribution));
   line.text("durability", s.engine.sync || w == Workload::sync_insert ? "sync" : "buffered");
   if (f.medium == "journal") line.text("journal_writes", c.journal_writes);

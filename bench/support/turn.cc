@@ -108,6 +108,9 @@ int whole_turn(const EngineKind& kind, const EngineOptions& options, const Cours
     last = &out.phases[i];
     run_phase(*engine, kind, course, phase, options, own_bytes, *last);
     expected.apply(phase);
+    if (options.compacted && phase.workload == Workload::load && !engine->compact()) {
+      return fail_turn(out, "compact", engine->error());
+    }
   }
   sweep_all();
   std::snprintf(out.note, sizeof out.note, "%s", engine->note().c_str());

@@ -11,8 +11,10 @@ namespace tenuto::test {
 
 class CollectionFixture : public KvFixture {
  protected:
+  // The store ends here, not in the destructor: its clock and log may be the derived fixture's.
   void TearDown() override {
     if (s_) expect_valid(*s_);
+    s_.reset();
   }
   Collection made(const CollectionOptions& options, const std::string& name = "c") {
     if (!s_) s_.emplace(opened());

@@ -29,6 +29,11 @@ static void compaction(tenuto_store* store, tenuto_collection* all) {
   tenuto_compact_options_init(&options);
   options.moves_max = 1;
   CHECK_IS(tenuto_compact(store, &options, NULL, NULL), TENUTO_OK);
+  options.in_key_order = 1;
+  CHECK_IS(tenuto_compact(store, &options, NULL, NULL), TENUTO_INVALID_ARGUMENT);
+  options.moves_max = 0;
+  CHECK_IS(tenuto_compact(store, &options, &stats, NULL), TENUTO_OK);
+  CHECK(stats.records_moved >= 50 && stats.complete == 1);
   options.occupancy = 2;
   CHECK_IS(tenuto_compact(store, &options, &stats, &message), TENUTO_INVALID_ARGUMENT);
   CHECK(strstr(message, "2.0") != NULL);

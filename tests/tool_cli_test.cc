@@ -326,6 +326,10 @@ TEST_F(ToolCli, compact_gives_space_back) {
   EXPECT_NE(text.out.find("records moved"), std::string::npos) << text.out;
   expect({"compact", pool, "-q"}, "");
   EXPECT_EQ(run({"compact", pool, "--occupancy", "101"}).code, 2);
+  EXPECT_TRUE(run_json({"compact", pool, "--in-key-order"})["complete"]);
+  const Outcome part = run({"compact", pool, "--in-key-order", "--moves", "5"});
+  EXPECT_EQ(part.code, 2);
+  EXPECT_NE(part.err.find("moves"), std::string::npos) << part.err;
   EXPECT_EQ(run_json({"info", pool})["records"], 60);
   EXPECT_EQ(run({"check", pool}).code, 0);
 }

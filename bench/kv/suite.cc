@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "bench/kv/table.h"
@@ -33,6 +34,7 @@ struct Part {
   std::uint64_t ops = 0;  // 0: half as many as records
   unsigned rounds_max = ~0u;
   bool sync = false;
+  bool compacted = false;
   bool on_disk = false;
 };
 
@@ -81,6 +83,19 @@ std::vector<Part> readme_parts() {
                    .workloads = kMixes,
                    .tables = {speeds(kMixes), ratios(kMixes), tails(), sizes()},
                    .weight = 36});
+  const std::vector<W> scans = {W::e_cold, W::e_warm};
+  const auto compacted = [&](const char* title, std::vector<std::string> engines, bool on_disk) {
+    parts.push_back({.title = title,
+                     .engines = std::move(engines),
+                     .workloads = scans,
+                     .tables = {speeds(scans), ratios(scans)},
+                     .weight = 6,
+                     .compacted = true,
+                     .on_disk = on_disk});
+  };
+  compacted("Compacted, in memory",
+            {"tenuto/line", "tenuto/cache", "lmdb", "lmdb-large", "rocksdb"}, false);
+  compacted("Compacted, on a disk", kOnDisk, true);
   parts.push_back({.title = "Rows of other sizes",
                    .engines = {"tenuto/line", "tenuto/cache", "lmdb"},
                    .workloads = kFewMixes,
@@ -194,6 +209,7 @@ std::vector<Point> points_of(const Part& part, const SuiteOptions& o) {
         Point& p = points.emplace_back();
         p.contestants = contestants_of(part);
         p.workloads = part.workloads;
+        p.compacted = part.compacted;
         p.dir = part.on_disk ? o.disk : o.dir;
         p.records = std::min(part.records_max,
                              static_cast<std::uint64_t>(share * static_cast<double>(o.records)));

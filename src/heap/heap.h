@@ -74,8 +74,8 @@ struct HeapStats {
   std::uint64_t wear_tables = 0;
 };
 
-inline constexpr double kEvacuateAll =
-    2;  // an occupancy: also full slabs, whatever that gives back
+// An occupancy: also full slabs, whatever that gives back.
+inline constexpr double kEvacuateAll = 2;
 struct Evacuation {
   std::uint64_t slabs = 0;
   bool all = true;  // false: blocks_max left out some that are worth it

@@ -22,9 +22,7 @@ const char* default_hint(Status status) {
       return "dump it with the version that made it and load the dump with this one";
     case Status::read_only:
       return "run the command without --read-only; a pool that was not closed is recovered then "
-             "(on a read-only file system: copy the pool, and its journal if it has one, to "
-             "another "
-             "one first)";
+             "(on a read-only file system: copy the pool, with its journal, to another one first)";
     case Status::full:
       return "nothing of this operation was done; delete records, raise --size-max, or free space "
              "on the file system";

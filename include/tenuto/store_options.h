@@ -155,7 +155,7 @@ struct CompactOptions {
   double occupancy = 0.7;
   // Asked between steps of some leaves; true: the compaction ends there, sound and incomplete.
   std::function<bool()> stop = {};
-  // Empties every slab instead, and so writes each record (but those of more than half a slab) and
+  // Empties every slab instead, and so writes each record (up to 16,256 bytes) and
   // leaf anew, in the order of their keys. Walks then find neighbours on the same pages, which
   // counts most on a disk. Needs as much room again as the records take, which it gives back at the
   // end. REQUIRES: moves_max is 0.

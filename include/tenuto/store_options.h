@@ -155,10 +155,10 @@ struct CompactOptions {
   double occupancy = 0.7;
   // Asked between steps of some leaves; true: the compaction ends there, sound and incomplete.
   std::function<bool()> stop = {};
-  // Empties every slab instead, and so writes each record (up to 16,256 bytes) and
-  // leaf anew, in the order of their keys. Walks then find neighbours on the same pages, which
-  // counts most on a disk. Needs as much room again as the records take, which it gives back at the
-  // end. REQUIRES: moves_max is 0.
+  // Empties every slab instead, and so writes each leaf, and each record of up to 16,256 bytes with
+  // its key, anew in the order of their keys. Walks then find neighbours on the same pages. Needs
+  // as much room again as the records take, which it gives back at the end. REQUIRES: moves_max
+  // is 0.
   bool in_key_order = false;
 };
 

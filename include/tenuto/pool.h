@@ -14,10 +14,10 @@
 // and stores are not prevented.
 //
 // Exit: the destructor of a pool in a static object closes it, whenever the object was made.
-// Destructors of thread_locals may use pools. Threads may go on with collections (Store::close), but
-// not with objects: that damages the pool. A transaction that a thread leaves open is rolled back.
-// A process that ends in another way leaves the pool as after a crash. So may an exit inside a call
-// (in a codec, the body of a transaction). No call is a cancellation point (pthreads).
+// Destructors of thread_locals may use pools. Threads may go on with collections (Store::close),
+// but not with objects: that damages the pool. A transaction that a thread leaves open is rolled
+// back. A process that ends in another way leaves the pool as a crash does. So may an exit inside a
+// call (in a codec, the body of a transaction). No call is a cancellation point (pthreads).
 #pragma once
 
 #include <algorithm>

@@ -357,6 +357,28 @@ TEST_F(Pmemobj, controls_that_matter_are_there) {
   EXPECT_EQ(errno, EINVAL);
 }
 
+TEST_F(Pmemobj, a_control_of_a_pool_is_that_pools_and_has_its_bounds) {
+  const TempPath path("other");
+  PMEMobjpool* const other = pmemobj_create(path.str().c_str(), "l", PMEMOBJ_MIN_POOL, 0600);
+  ASSERT_NE(other, nullptr) << pmemobj_errormsg();
+  long long bytes = 1 << 20;
+  EXPECT_EQ(pmemobj_ctl_set(pop_, "tx.cache.size", &bytes), 0);
+  EXPECT_EQ(pmemobj_ctl_get(other, "tx.cache.size", &bytes), 0);
+  EXPECT_EQ(bytes, 32768);
+  bytes = -5;
+  EXPECT_EQ(pmemobj_ctl_set(other, "tx.cache.size", &bytes), -1);
+  EXPECT_EQ(errno, EINVAL);
+  int number = 9999;
+  EXPECT_EQ(pmemobj_ctl_set(other, "heap.thread.arena_id", &number), -1);
+  EXPECT_EQ(errno, EINVAL);
+  number = 3;
+  EXPECT_EQ(pmemobj_ctl_set(nullptr, "prefault.at_open", &number), 0);
+  number = 0;
+  EXPECT_EQ(pmemobj_ctl_get(other, "prefault.at_open", &number), 0);
+  EXPECT_EQ(number, 3) << "one of the process";
+  pmemobj_close(other);
+}
+
 TEST_F(Pmemobj, the_version_is_libpmemobjs) {
   EXPECT_EQ(pmemobj_check_version(PMEMOBJ_MAJOR_VERSION, PMEMOBJ_MINOR_VERSION), nullptr);
   EXPECT_NE(pmemobj_check_version(PMEMOBJ_MAJOR_VERSION + 1, 0), nullptr);

@@ -68,7 +68,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create_copy(std::string_view path,
 
 Status PoolImpl::finish_copy(Report* report) {
   const pm::MetadataOpen rights;
-  TENUTO_TRY(close(false));
+  TENUTO_TRY(close());
   return file->link_into_place(report);
 }
 
@@ -93,7 +93,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
     impl->engine->watch(options.on_mistake);
     return impl;
   }
-  TENUTO_TRY(impl->close(false));
+  TENUTO_TRY(impl->close());
   impl.reset();
   return open(path, options, kind, report);
 }

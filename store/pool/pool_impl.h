@@ -63,7 +63,7 @@ struct PoolImpl {
   // A clean close: writes out everything volatile, then stores the state `clean`. busy: nothing was
   // done, since a call of another thread does not return, or a transaction is open. One that is
   // open in a damaged pool is `busy` only if asked for.
-  Status close(bool if_no_transaction);
+  Status close(bool if_no_transaction = false);
 
   // Opens the pool's store, if there is one and recovery has not opened it.
   Status open_store(Report* report);

@@ -4,6 +4,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
 #include <string_view>
 
 #include "tools/pmemobj/error.h"
@@ -15,30 +18,38 @@ namespace {
 
 enum class Size : std::uint8_t { int_, long_ };
 
-// A number that is kept and means nothing.
+// A number that is kept and means nothing: of the process, or of each pool (OpenPool::noted).
 struct Noted {
   std::string_view name;
   Size size;
   bool per_pool;
-  std::int64_t value;
+  std::int64_t value;  // at first
+  std::int64_t least = std::numeric_limits<int>::min();
+  std::int64_t most = std::numeric_limits<int>::max();
 };
-Noted noted[] = {
+constexpr std::int64_t kBytesMax = PMEMOBJ_MAX_ALLOC_SIZE;
+constexpr Noted kNoted[] = {
     {"prefault.at_create", Size::int_, false, 0},
     {"prefault.at_open", Size::int_, false, 0},
     {"sds.at_create", Size::int_, false, 1},
     {"fallocate.at_create", Size::int_, false, 1},
     {"tx.debug.skip_expensive_checks", Size::int_, true, 0},
     {"tx.debug.verify_user_buffers", Size::int_, true, 0},
-    {"tx.cache.size", Size::long_, true, 32768},
-    {"tx.cache.threshold", Size::long_, true, 4096},
-    {"tx.post_commit.queue_depth", Size::int_, true, 0},
-    {"heap.size.granularity", Size::long_, true, 0},
-    {"heap.narenas.max", Size::int_, true, 1024},
-    {"heap.thread.arena_id", Size::int_, true, 1},
+    {"tx.cache.size", Size::long_, true, 32768, 0, kBytesMax},
+    {"tx.cache.threshold", Size::long_, true, 4096, 0, kBytesMax},
+    {"tx.post_commit.queue_depth", Size::int_, true, 0, 0},
+    {"heap.size.granularity", Size::long_, true, 0, 0, kBytesMax},
+    {"heap.narenas.max", Size::int_, true, 1024, 1},
+    {"heap.thread.arena_id", Size::int_, true, 1, 1, 1},
     {"heap.arenas_assignment_type", Size::int_, false, POBJ_ARENAS_ASSIGNMENT_THREAD_KEY},
     {"stats.enabled", Size::int_, true, POBJ_STATS_ENABLED_TRANSIENT},
     {"debug.heap.alloc_pattern", Size::int_, true, -1},
 };
+constinit std::mutex noted_mu;
+std::map<std::string_view, std::int64_t>& noted_of_process() {
+  static auto* const all = new std::map<std::string_view, std::int64_t>;
+  return *all;
+}
 
 constexpr unsigned kClassesReserved = 128;  // below are those of libpmemobj itself
 constexpr unsigned kClassMax = 254;
@@ -46,25 +57,36 @@ constexpr std::uint64_t kSlabMax = 2u << 20;
 
 int unknown(const char* name) { return refuse(EINVAL, "invalid entry point %s", name); }
 
-Noted* find_noted(OpenPool* pool, std::string_view name) {
-  auto* const end = std::end(noted);
-  auto* const found = std::find_if(std::begin(noted), end, [&](const Noted& n) {
+const Noted* find_noted(const OpenPool* pool, std::string_view name) {
+  const auto* const end = std::end(kNoted);
+  const auto* const found = std::find_if(std::begin(kNoted), end, [&](const Noted& n) {
     return n.name == name && (!n.per_pool || pool != nullptr);
   });
   return found == end ? nullptr : found;
 }
 
-void put(const Noted& n, void* arg) {
-  const std::int64_t value = __atomic_load_n(&n.value, __ATOMIC_RELAXED);
+// Calls f with what is noted, under its lock.
+template <class F>
+void with_noted(const Noted& n, OpenPool* pool, const F& f) {
+  const std::lock_guard lock(n.per_pool ? pool->settings_mu : noted_mu);
+  f(n.per_pool ? pool->noted : noted_of_process());
+}
+
+int put(const Noted& n, OpenPool* pool, void* arg) {
+  std::int64_t value = n.value;
+  with_noted(n, pool, [&](const auto& all) {
+    if (const auto at = all.find(n.name); at != all.end()) value = at->second;
+  });
   if (n.size == Size::int_) {
     const int small = static_cast<int>(value);
     std::memcpy(arg, &small, sizeof small);
   } else {
     std::memcpy(arg, &value, sizeof value);
   }
+  return 0;
 }
 
-void take(Noted& n, const void* arg) {
+int take(const Noted& n, OpenPool* pool, const void* arg) {
   std::int64_t value = 0;
   int small = 0;
   if (n.size == Size::int_) {
@@ -73,7 +95,13 @@ void take(Noted& n, const void* arg) {
   } else {
     std::memcpy(&value, arg, sizeof value);
   }
-  __atomic_store_n(&n.value, value, __ATOMIC_RELAXED);
+  if (value < n.least || value > n.most) {
+    return refuse(EINVAL, "%s is %lld to %lld, and not %lld", n.name.data(),
+                  static_cast<long long>(n.least), static_cast<long long>(n.most),
+                  static_cast<long long>(value));
+  }
+  with_noted(n, pool, [&](auto& all) { all[n.name] = value; });
+  return 0;
 }
 
 // --- allocation classes --------------------------------------------------------------------------
@@ -97,7 +125,7 @@ bool class_id(std::string_view name, unsigned& id) {
 }
 
 int get_class(OpenPool& pool, unsigned id, pobj_alloc_class_desc& desc) {
-  const std::lock_guard lock(pool.classes_mu);
+  const std::lock_guard lock(pool.settings_mu);
   const auto it = pool.classes.find(id);
   if (it == pool.classes.end()) return refuse(ENOENT, "there is no allocation class %u", id);
   desc = it->second;
@@ -112,7 +140,7 @@ int set_class(OpenPool& pool, unsigned id, pobj_alloc_class_desc& desc) {
       desc.units_per_block == 0 || desc.header_type >= MAX_POBJ_HEADER_TYPES) {
     return refuse(EINVAL, "the allocation class cannot be");
   }
-  const std::lock_guard lock(pool.classes_mu);
+  const std::lock_guard lock(pool.settings_mu);
   if (id == kNewClass) {
     id = kClassesReserved;
     while (id <= kClassMax && pool.classes.contains(id)) ++id;
@@ -130,10 +158,7 @@ int set_class(OpenPool& pool, unsigned id, pobj_alloc_class_desc& desc) {
 
 int get(OpenPool* pool, const char* name, void* arg) {
   const std::string_view n = name;
-  if (const Noted* found = find_noted(pool, n)) {
-    put(*found, arg);
-    return 0;
-  }
+  if (const Noted* const found = find_noted(pool, n)) return put(*found, pool, arg);
   if (n == "copy_on_write.at_open") {
     std::memset(arg, 0, sizeof(int));
     return 0;
@@ -160,10 +185,7 @@ int get(OpenPool* pool, const char* name, void* arg) {
 
 int set(OpenPool* pool, const char* name, void* arg) {
   const std::string_view n = name;
-  if (Noted* found = find_noted(pool, n)) {
-    take(*found, arg);
-    return 0;
-  }
+  if (const Noted* const found = find_noted(pool, n)) return take(*found, pool, arg);
   if (n == "copy_on_write.at_open") {
     int wanted = 0;
     std::memcpy(&wanted, arg, sizeof wanted);

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
 
 #include "store/pool/pool_impl.h"
 #include "tools/pmemobj/abi.h"
@@ -29,8 +30,10 @@ struct OpenPool {
   std::mutex root_mu;                           // makes and replaces the root object
   std::atomic<std::uint64_t> leaving_root = 0;  // while it is replaced: the offset of the old one
   std::atomic<void*> user_data = nullptr;
-  std::mutex classes_mu;
-  std::map<unsigned, pobj_alloc_class_desc> classes;  // guarded by classes_mu
+  // pmemobj_ctl_set's, guarded by settings_mu.
+  std::mutex settings_mu;
+  std::map<unsigned, pobj_alloc_class_desc> classes;
+  std::map<std::string_view, std::int64_t> noted;
 
   PMEMobjpool* handle() const { return reinterpret_cast<PMEMobjpool*>(base); }
   pm::PoolFile& file() const { return *impl->file; }

@@ -48,14 +48,13 @@ Status find(const CollectionUse& use, const store::Encoding& encoding, std::stri
 
 }  // namespace
 
-// The reads are pinned before they ask whether the collection is there: so a close waits for them.
 Status Collection::get(std::string_view key, std::string& value) const {
-  const store::EpochGuard guard;
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
   const store::Encoding& encoding = state_->encoding;
   if (encoding.plain()) return use->get(key, value);
   if (encoding.duplicates()) return first_value(pairs_of(key), value);
+  const store::EpochGuard guard;
   TENUTO_TRY(find(use, encoding, key, true,
                   [&](std::string_view stored) { value.assign(encoding.value_in(stored)); }));
   return use->bad_pages();
@@ -146,7 +145,6 @@ Status Collection::contains_pair(std::string_view key, std::string_view value) c
 Result<std::uint64_t> Collection::count(std::string_view key) const {
   if (state_ == nullptr) return Status::closed;
   if (!state_->encoding.duplicates()) return Status::invalid_argument;
-  const store::EpochGuard guard;
   Iterator it = pairs_of(key);
   std::uint64_t n = 0;
   for (it.seek_first(); it.valid(); it.next()) ++n;
@@ -218,7 +216,6 @@ Result<KeyValue> here(const Iterator& it) {
 
 Result<KeyValue> Collection::lower_bound(std::string_view key) const {
   if (key.size() > kKeyBytesMax) return Status::too_large;
-  const store::EpochGuard guard;
   Iterator it = iterator();
   it.seek(key);
   return here(it);
@@ -226,7 +223,6 @@ Result<KeyValue> Collection::lower_bound(std::string_view key) const {
 
 Result<KeyValue> Collection::upper_bound(std::string_view key) const {
   if (key.size() > kKeyBytesMax) return Status::too_large;
-  const store::EpochGuard guard;
   Iterator it = iterator();
   it.seek(key);
   if (it.valid() && it.key() == key) it.next_key();
@@ -235,7 +231,6 @@ Result<KeyValue> Collection::upper_bound(std::string_view key) const {
 
 std::uint64_t Collection::approximate_count(std::optional<std::string_view> from,
                                             std::optional<std::string_view> to) const {
-  const store::EpochGuard guard;
   const CollectionUse use(state_.get());
   if (use.status() != Status::ok) return 0;
   store::Span span;
@@ -266,7 +261,6 @@ bool Collection::duplicates() const {
 bool Collection::expires() const { return state_ != nullptr && state_->encoding.spec().expires; }
 
 CollectionStats Collection::stats() const {
-  const store::EpochGuard guard;
   const CollectionUse use(state_.get());
   if (use.status() != Status::ok) return {};
   const StoreStats s = store::stats_of(*use.tree());

@@ -45,9 +45,10 @@ struct StoredOps {
   std::size_t seen_ = 0;
 };
 
-// ok | closed (null, or a close has begun) | forked.
+// ok | closed (null) | forked.
 inline Status usable(const store::Collections* all) {
-  return all == nullptr ? Status::closed : all->main()->alive();
+  if (all == nullptr) return Status::closed;
+  return all->file().forked() ? Status::forked : Status::ok;
 }
 
 struct StoreImpl {

@@ -221,8 +221,6 @@ Status StoreTransaction::rollback_to(Savepoint point) {
 
 Status StoreTransaction::commit(WriteOptions options) {
   if (impl_ == nullptr) return Status::closed;
-  if (impl_->store == nullptr) return Status::closed;
-  const store::PoolCall call(&impl_->store->collections);
   const bool wrote = impl_->wrote();  // asked before: the commit clears `created`
   Status s = options.ttl_ms == 0 ? impl_->commit() : Status::invalid_argument;
   impl_->end();

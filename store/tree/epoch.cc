@@ -26,10 +26,7 @@ namespace {
 // In a child process: the pinned threads do not exist, or read the parent's pools, which no thread
 // frees from here.
 void unpin_all() {
-  for (EpochSlot& slot : epoch_slots_of_threads) {
-    slot.state.store(0, std::memory_order_relaxed);
-    slot.calls.store(0, std::memory_order_relaxed);
-  }
+  for (EpochSlot& slot : epoch_slots_of_threads) slot.state.store(0, std::memory_order_relaxed);
   for (EpochSlot& slot : loose_epoch_slots) slot.state.store(0, std::memory_order_relaxed);
   thread_epoch_slot = nullptr;
 }
@@ -105,34 +102,6 @@ bool epoch_is_over(std::uint64_t epoch) { return epoch < oldest_epoch(true); }
 bool pinned_calls_are_over() {
   const std::uint64_t epoch = advance_epoch();
   return epoch < oldest_epoch(false);
-}
-
-bool wait_for_calls_of(const void* pool, std::chrono::milliseconds longest) {
-  const auto end = std::chrono::steady_clock::now() + longest;
-  const std::uint64_t epoch = advance_epoch();
-  bool all = true;
-  const auto wait = [&](const auto& still) {
-    while (all && still()) {
-      all = std::chrono::steady_clock::now() < end;
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-  };
-  const auto pinned = [epoch](const EpochSlot& slot) {
-    const std::uint64_t state = slot.state.load(std::memory_order_seq_cst);
-    return state != 0 && (state & EpochSlot::kResting) == 0 && state <= epoch;
-  };
-  const EpochSlot* const own = thread_epoch_slot;
-  epoch_registry().threads.for_each([&](const EpochSlot& slot) {
-    if (&slot == own) return;
-    const std::uint32_t calls = slot.calls.load(std::memory_order_seq_cst);
-    if (calls % 2 == 0) return wait([&] { return pinned(slot); });
-    const void* const of = slot.pool.load(std::memory_order_seq_cst);
-    if (of != nullptr && of != pool) return;
-    wait([&] { return slot.calls.load(std::memory_order_seq_cst) == calls; });
-  });
-  epoch_registry().loose.for_each(
-      [&](const EpochSlot& slot) { wait([&] { return pinned(slot); }); });
-  return all;
 }
 
 // --- slots ---------------------------------------------------------------------------------------

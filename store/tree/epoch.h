@@ -31,7 +31,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -62,12 +61,8 @@ struct alignas(kLineBytes) EpochSlot {
 
   std::atomic<std::uint64_t> state{0};  // 0: not reading; an epoch: pinned; an epoch | kResting
   std::atomic<bool> looked_at{false};   // set by the thread that marks the slot
-  // PoolCall's. Odd: the holder is in a call, of this pool; null: of several, one in the other.
-  std::atomic<std::uint32_t> calls{0};
-  std::atomic<const void*> pool{nullptr};
   // Used by the holder only.
   std::uint32_t depth = 0;
-  std::uint32_t call_depth = 0;
   // Guarded by the registry's mutex while nobody holds the slot.
   std::uint32_t next_idle = 0;  // index + 1
   // Written by the holder only. Others read it under the mark.
@@ -134,32 +129,6 @@ class EpochGuard {
   EpochSlot& slot_;
 };
 
-// From the beginning of a call that may change a pool, to its return: meanwhile that pool is not
-// closed. Ask whether the collection is there *after* making it. Then the locked instruction here,
-// and the order of the closing thread (life.shut(), then its look at the slots), leave two cases:
-// that thread waits for this call, or this call finds `closed`. It pins nothing, so it may last as
-// long as an fsync. Nests. `pool`: the address of its Collections.
-class PoolCall {
- public:
-  explicit PoolCall(const void* pool) : slot_(my_epoch_slot()) {
-    if (slot_.call_depth++ == 0) {
-      slot_.pool.store(pool, std::memory_order_relaxed);
-      slot_.calls.store(slot_.calls.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
-    } else if (slot_.pool.load(std::memory_order_relaxed) != pool) {
-      slot_.pool.store(nullptr, std::memory_order_seq_cst);
-    }
-  }
-  ~PoolCall() {
-    if (--slot_.call_depth != 0) return;
-    slot_.calls.store(slot_.calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  }
-  PoolCall(const PoolCall&) = delete;
-  PoolCall& operator=(const PoolCall&) = delete;
-
- private:
-  EpochSlot& slot_;
-};
-
 // For a pinned thread that has a pointer from an earlier pin, of `epoch`, and pinned nothing since.
 // True: what it leads to is not used again before the thread leaves. Since the epoch has not ended,
 // nothing unlinked in it or later was freed, and whoever ends it from now on finds the pin.
@@ -175,9 +144,5 @@ bool epoch_is_over(std::uint64_t epoch);
 // Whether every call that was pinned has returned, so that all that it changed is counted. Ends the
 // epoch. The caller's own pin counts, too.
 bool pinned_calls_are_over();
-// For a close, which has made later calls turn back: waits until every other thread has left its
-// PoolCall of this pool, and every call that was pinned and may be of it. False: one has not, after
-// `longest`.
-bool wait_for_calls_of(const void* pool, std::chrono::milliseconds longest);
 
 }  // namespace TENUTO_NS::store

@@ -195,8 +195,7 @@ void VersionStore::sweep_all() {
 
 void VersionStore::shut(bool give_back) {
   std::unique_lock lock(mu_);
-  announce_shut();
-  shut_ = true;
+  closed_.store(true, std::memory_order_release);
   const pm::NotCancelled whole;
   swept_.wait(lock, [this] { return sweepers_ == 0; });
   while (oldest_ != nullptr) deactivate(*oldest_);

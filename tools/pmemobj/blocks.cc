@@ -17,7 +17,7 @@ constexpr unsigned kClassShift = 48;
 int class_of(OpenPool& pool, Wanted& wanted, AllocOptions& options) {
   const auto id = static_cast<unsigned>(wanted.flags >> kClassShift);
   if (id == 0) return 0;
-  const std::lock_guard lock(pool.settings_mu);
+  const std::lock_guard lock(pool.classes_mu);
   const auto it = pool.classes.find(id);
   if (it == pool.classes.end()) {
     return refuse(EINVAL, "there is no allocation class %u in this pool", id);

@@ -4,9 +4,8 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <limits>
-#include <map>
-#include <mutex>
 #include <string_view>
 
 #include "tools/pmemobj/error.h"
@@ -18,7 +17,7 @@ namespace {
 
 enum class Size : std::uint8_t { int_, long_ };
 
-// A number that is kept and means nothing: of the process, or of each pool (OpenPool::noted).
+// A number that is kept and means nothing: of the process, or of each pool.
 struct Noted {
   std::string_view name;
   Size size;
@@ -45,11 +44,8 @@ constexpr Noted kNoted[] = {
     {"stats.enabled", Size::int_, true, POBJ_STATS_ENABLED_TRANSIENT},
     {"debug.heap.alloc_pattern", Size::int_, true, -1},
 };
-constinit std::mutex noted_mu;
-std::map<std::string_view, std::int64_t>& noted_of_process() {
-  static auto* const all = new std::map<std::string_view, std::int64_t>;
-  return *all;
-}
+static_assert(std::size(kNoted) == kNotedCount);
+constinit NotedNumbers noted_of_process{};
 
 constexpr unsigned kClassesReserved = 128;  // below are those of libpmemobj itself
 constexpr unsigned kClassMax = 254;
@@ -65,18 +61,12 @@ const Noted* find_noted(const OpenPool* pool, std::string_view name) {
   return found == end ? nullptr : found;
 }
 
-// Calls f with what is noted, under its lock.
-template <class F>
-void with_noted(const Noted& n, OpenPool* pool, const F& f) {
-  const std::lock_guard lock(n.per_pool ? pool->settings_mu : noted_mu);
-  f(n.per_pool ? pool->noted : noted_of_process());
+std::atomic<std::int64_t>& number_of(const Noted& n, OpenPool* pool) {
+  return (n.per_pool ? pool->noted : noted_of_process)[static_cast<std::size_t>(&n - kNoted)];
 }
 
 int put(const Noted& n, OpenPool* pool, void* arg) {
-  std::int64_t value = n.value;
-  with_noted(n, pool, [&](const auto& all) {
-    if (const auto at = all.find(n.name); at != all.end()) value = at->second;
-  });
+  const std::int64_t value = n.value + number_of(n, pool).load(std::memory_order_relaxed);
   if (n.size == Size::int_) {
     const int small = static_cast<int>(value);
     std::memcpy(arg, &small, sizeof small);
@@ -100,7 +90,7 @@ int take(const Noted& n, OpenPool* pool, const void* arg) {
                   static_cast<long long>(n.least), static_cast<long long>(n.most),
                   static_cast<long long>(value));
   }
-  with_noted(n, pool, [&](auto& all) { all[n.name] = value; });
+  number_of(n, pool).store(value - n.value, std::memory_order_relaxed);
   return 0;
 }
 
@@ -125,7 +115,7 @@ bool class_id(std::string_view name, unsigned& id) {
 }
 
 int get_class(OpenPool& pool, unsigned id, pobj_alloc_class_desc& desc) {
-  const std::lock_guard lock(pool.settings_mu);
+  const std::lock_guard lock(pool.classes_mu);
   const auto it = pool.classes.find(id);
   if (it == pool.classes.end()) return refuse(ENOENT, "there is no allocation class %u", id);
   desc = it->second;
@@ -140,7 +130,7 @@ int set_class(OpenPool& pool, unsigned id, pobj_alloc_class_desc& desc) {
       desc.units_per_block == 0 || desc.header_type >= MAX_POBJ_HEADER_TYPES) {
     return refuse(EINVAL, "the allocation class cannot be");
   }
-  const std::lock_guard lock(pool.settings_mu);
+  const std::lock_guard lock(pool.classes_mu);
   if (id == kNewClass) {
     id = kClassesReserved;
     while (id <= kClassMax && pool.classes.contains(id)) ++id;

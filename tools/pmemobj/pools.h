@@ -5,18 +5,23 @@
 // reads a table that never changes; opening and closing make a new one.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string_view>
 
 #include "store/pool/pool_impl.h"
 #include "tools/pmemobj/abi.h"
 #include "tools/pmemobj/format.h"
 
 namespace TENUTO_NS::pmemobj {
+
+// The numbers of ctl.cc that are only kept, each as its distance from the value that it has at
+// first. Atomic, and so usable in a child of a fork.
+inline constexpr std::size_t kNotedCount = 15;
+using NotedNumbers = std::array<std::atomic<std::int64_t>, kNotedCount>;
 
 struct OpenPool {
   // Constant after open.
@@ -30,10 +35,9 @@ struct OpenPool {
   std::mutex root_mu;                           // makes and replaces the root object
   std::atomic<std::uint64_t> leaving_root = 0;  // while it is replaced: the offset of the old one
   std::atomic<void*> user_data = nullptr;
-  // pmemobj_ctl_set's, guarded by settings_mu.
-  std::mutex settings_mu;
-  std::map<unsigned, pobj_alloc_class_desc> classes;
-  std::map<std::string_view, std::int64_t> noted;
+  std::mutex classes_mu;
+  std::map<unsigned, pobj_alloc_class_desc> classes;  // guarded by classes_mu
+  NotedNumbers noted{};
 
   PMEMobjpool* handle() const { return reinterpret_cast<PMEMobjpool*>(base); }
   pm::PoolFile& file() const { return *impl->file; }

@@ -146,6 +146,33 @@ void rest_forever() {
   while (!worked) std::this_thread::yield();
 }
 
+// They go on until the pool is closed.
+void write_forever() {
+  static std::atomic<int> writing = 0;
+  for (int i = 0; i < 2; ++i) {
+    std::thread([i, in = Collection(*the_pool->store)]() mutable {
+      const std::string key = "thread" + std::to_string(i);
+      for (int n = 0;
+           in.put(key + std::to_string(n % 1000), std::string(n % 200, 'v')) == Status::ok; ++n) {
+        if (n == 100) writing += 1;
+      }
+      for (;;) ::pause();
+    }).detach();
+  }
+  while (writing < 2) std::this_thread::yield();
+}
+
+void stay_in_a_call() {
+  static std::atomic<bool> inside = false;
+  std::thread([in = Collection(*the_pool->store)]() mutable {
+    static_cast<void>(in.merge("first3", [](auto) -> std::optional<std::string> {
+      inside = true;
+      for (;;) ::pause();
+    }));
+  }).detach();
+  while (!inside) std::this_thread::yield();
+}
+
 // Whether callbacks of the program end the process.
 std::atomic<bool> ends_inside = false;
 
@@ -213,8 +240,12 @@ int live() {
     the_pool = nullptr;
     return 0;
   }
-  if (way_is("a thread rests")) rest_forever();
-  the_pool = way_is("a thread rests") ? nullptr : the_pool;
+  if (way_begins("a thread rests")) rest_forever();
+  if (way_begins("threads write")) write_forever();
+  if (way_begins("a thread is in a call")) stay_in_a_call();
+  if (way_begins("a thread rests") || way_begins("threads write") ||
+      way_begins("a thread is in a call"))
+    the_pool = nullptr;
   if (way_begins("exit inside")) exit_inside(*late.store);
   if (way_is("another thread calls exit")) {
     std::thread([] {
@@ -270,11 +301,16 @@ const char* const kWays[] = {"static made first",
                              "a thread_local outlives the pool's",
                              "a thread_local outlives the pool's in a thread",
                              "a thread rests",
+                             "threads write",
                              "another thread calls exit"};
 
-const char* const kWaysInside[] = {"exit inside a merge",   "exit inside a transaction on objects",
-                                   "exit inside on_commit", "exit inside a transaction",
-                                   "exit inside the clock", "exit inside a codec"};
+const char* const kWaysInside[] = {"exit inside a merge",
+                                   "exit inside a transaction on objects",
+                                   "exit inside on_commit",
+                                   "exit inside a transaction",
+                                   "exit inside the clock",
+                                   "exit inside a codec",
+                                   "a thread is in a call that does not return"};
 
 std::string end_of(const char* way, Medium medium, const char* plant = nullptr,
                    bool may_be_unclean = false) {

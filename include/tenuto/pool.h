@@ -14,10 +14,10 @@
 // and stores are not prevented.
 //
 // Exit: the destructor of a pool in a static object closes it, whenever the object was made.
-// Destructors of thread_locals may use pools. A thread that writes while the pool is closed damages
-// it: end threads before, or end by _exit. A transaction that a thread leaves open is rolled back.
-// A process that ends in another way leaves the pool as after a crash. So may an exit inside a call
-// of the pool (in a codec, the body of a transaction). No call is a cancellation point (pthreads).
+// Destructors of thread_locals may use pools. Threads may go on with collections (Store::close),
+// but not with objects: that damages the pool. A transaction that a thread leaves open is rolled
+// back. A process that ends in another way leaves the pool as a crash does. So may an exit inside a
+// call (in a codec, the body of a transaction). No call is a cancellation point (pthreads).
 #pragma once
 
 #include <algorithm>
@@ -120,10 +120,10 @@ class TENUTO_API Pool {
   Pool(Pool&&) noexcept;
   Pool& operator=(Pool&&) noexcept;
   ~Pool();
-  // REQUIRES: no other thread is in a call. ok | closed | busy (a transaction is open, or this is
-  // one of its callbacks; nothing was done) | io, or why the pool turned read-only (it is closed,
-  // and the next open recovers; corrupt also: this call found memory of the heap overwritten, and
-  // restored it) | forked (the handle is empty, and the pool is unchanged).
+  // REQUIRES: no other thread is in a call. ok | closed | busy (a transaction is open, this is one
+  // of its callbacks, or a call of the pool's store does not return; nothing was done) | io, or why
+  // the pool turned read-only (it is closed, and the next open recovers; corrupt also: the heap's
+  // memory was found overwritten, and restored) | forked (the handle is empty, the pool unchanged).
   Status close();
 
   // A destination is a null pointer in this pool: a plain word (PtrWord, Ptr<T>), or a versioned

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 
 #include <array>
-#include <vector>
+#include <atomic>
 
 #include "pm/assert.h"
 #include "pm/bare_forks.h"
@@ -106,9 +106,16 @@ void call_in_child(void (*f)()) {
   *at = f;
 }
 
+// Takes no lock: a child of a bare fork may have it locked for ever.
 void abandon(void* object) {
-  static auto* const all = new std::vector<void*>;
-  all->push_back(object);
+  struct Abandoned {
+    void* object;
+    Abandoned* next;
+  };
+  static constinit std::atomic<Abandoned*> all = nullptr;
+  auto* const fresh = new Abandoned{object, all.load(std::memory_order_relaxed)};
+  while (!all.compare_exchange_weak(fresh->next, fresh, std::memory_order_release)) {
+  }
 }
 
 }  // namespace TENUTO_NS::pm

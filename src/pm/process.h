@@ -92,8 +92,9 @@ class OfProcess {
 // REQUIRES: fewer than eight are registered.
 void call_in_child(void (*f)());
 
-// Keeps an object that a child may neither use nor destroy, because its locks may never be released
-// there. It stays referenced, so that no leak checker reports it. REQUIRES: a child.
+// Keeps an object that nobody may destroy: a child, because its locks may never be released there;
+// a process in which another thread works on it. It stays referenced, so that no leak checker
+// reports it.
 void abandon(void* object);
 
 // The locks that no pool owns, in the order in which they are taken. All of them are held over a

@@ -76,13 +76,15 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
   Report local;
   Report* const report = told != nullptr ? told : &local;
   *report = {};
-  TENUTO_TRY(usable(impl_ == nullptr ? nullptr : impl_->collections()));
+  store::Collections* const own = impl_ == nullptr ? nullptr : impl_->collections();
+  const store::PoolCall call(own);
+  TENUTO_TRY(usable(own));
   if (::access(path.c_str(), F_OK) == 0) {
     return fail(Status::exists, report, "there is a file already where the backup should be", path);
   }
   std::vector<store::Collections::Held> all;
   std::shared_ptr<store::SnapshotCore> snapshot;
-  TENUTO_TRY(impl_->collections()->hold_all(all, snapshot, report));
+  TENUTO_TRY(own->hold_all(all, snapshot, report));
   const auto write = [&]() -> Status {
     StoreOptions to;
     to.pool = options;

@@ -112,6 +112,26 @@ Garbage::Waiting Collections::waiting() {
   return sum;
 }
 
+// In this order: a call that finds its collection open is waited for (PoolCall).
+bool Collections::shut() {
+  if (is_in_call_of(this)) return false;
+  {
+    const std::lock_guard lock(mu_);
+    ground_.versions.announce_shut();
+    main_->life.shut();
+    for (const auto& [name, state] : open_) state->life.shut();
+  }
+  return TENUTO_PLANT("store_close_waits_for_no_call") ||
+         wait_for_calls_of(this, std::chrono::seconds(2));
+}
+
+void Collections::reopen() {
+  const std::lock_guard lock(mu_);
+  main_->life.reopen();
+  for (const auto& [name, state] : open_) state->life.reopen();
+  ground_.versions.reopen();
+}
+
 void Collections::prepare_close() {
   if (waiting().items != 0) ground_.heap.prepare_thread();
 }

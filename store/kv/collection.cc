@@ -27,6 +27,12 @@ View::~View() {
   store::put_loose_slot(*slot);
 }
 
+namespace {
+const void* pool_of(const std::shared_ptr<CollectionState>& state) {
+  return state == nullptr ? nullptr : state->collections;
+}
+}  // namespace
+
 // --- Collection ----------------------------------------------------------------------------------
 
 namespace {
@@ -48,13 +54,14 @@ Status find(const CollectionUse& use, const store::Encoding& encoding, std::stri
 
 }  // namespace
 
+// The reads are pinned before they ask whether the collection is there: so a close waits for them.
 Status Collection::get(std::string_view key, std::string& value) const {
+  const store::ReadGuard guard(pool_of(state_));
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
   const store::Encoding& encoding = state_->encoding;
   if (encoding.plain()) return use->get(key, value);
   if (encoding.duplicates()) return first_value(pairs_of(key), value);
-  const store::EpochGuard guard;
   TENUTO_TRY(find(use, encoding, key, true,
                   [&](std::string_view stored) { value.assign(encoding.value_in(stored)); }));
   return use->bad_pages();
@@ -72,7 +79,7 @@ Result<View> Collection::view(std::string_view key) const {
   store::EpochSlot* const slot = store::take_loose_slot();
   if (slot == nullptr) return Status::busy;
   v.hold_ = slot;
-  const store::EpochGuard guard;
+  const store::ReadGuard guard(pool_of(state_));
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
   // Holds this one record. To be called before this thread is unpinned.
@@ -97,7 +104,7 @@ Result<View> Collection::view(std::string_view key) const {
 }
 
 Status Collection::contains(std::string_view key) const {
-  const store::EpochGuard guard;
+  const store::ReadGuard guard(pool_of(state_));
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
   if (state_->encoding.duplicates()) {
@@ -108,7 +115,7 @@ Status Collection::contains(std::string_view key) const {
 }
 
 Result<std::uint64_t> Collection::ttl_ms(std::string_view key) const {
-  const store::EpochGuard guard;
+  const store::ReadGuard guard(pool_of(state_));
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
   const store::Encoding& encoding = state_->encoding;
@@ -129,7 +136,7 @@ Result<std::uint64_t> Collection::ttl_ms(std::string_view key) const {
 // --- duplicates ----------------------------------------------------------------------------------
 
 Status Collection::contains_pair(std::string_view key, std::string_view value) const {
-  const store::EpochGuard guard;
+  const store::ReadGuard guard(pool_of(state_));
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
   const store::Encoding& encoding = state_->encoding;
@@ -145,6 +152,7 @@ Status Collection::contains_pair(std::string_view key, std::string_view value) c
 Result<std::uint64_t> Collection::count(std::string_view key) const {
   if (state_ == nullptr) return Status::closed;
   if (!state_->encoding.duplicates()) return Status::invalid_argument;
+  const store::ReadGuard guard(pool_of(state_));
   Iterator it = pairs_of(key);
   std::uint64_t n = 0;
   for (it.seek_first(); it.valid(); it.next()) ++n;
@@ -188,7 +196,7 @@ Status Collection::multi_get(std::span<const std::string_view> keys, const EachV
       if (!encoding.plain()) refused[i] = encoding.key(keys[from + i], rooms[i], stored[i]);
     }
     store::Looked found[kAtOnce];
-    const store::EpochGuard guard;
+    const store::ReadGuard guard(pool_of(state_));
     const CollectionUse use(state_.get());
     TENUTO_TRY(use.status());
     const store::TimeMs now = encoding.now();
@@ -216,6 +224,7 @@ Result<KeyValue> here(const Iterator& it) {
 
 Result<KeyValue> Collection::lower_bound(std::string_view key) const {
   if (key.size() > kKeyBytesMax) return Status::too_large;
+  const store::ReadGuard guard(pool_of(state_));
   Iterator it = iterator();
   it.seek(key);
   return here(it);
@@ -223,6 +232,7 @@ Result<KeyValue> Collection::lower_bound(std::string_view key) const {
 
 Result<KeyValue> Collection::upper_bound(std::string_view key) const {
   if (key.size() > kKeyBytesMax) return Status::too_large;
+  const store::ReadGuard guard(pool_of(state_));
   Iterator it = iterator();
   it.seek(key);
   if (it.valid() && it.key() == key) it.next_key();
@@ -231,6 +241,7 @@ Result<KeyValue> Collection::upper_bound(std::string_view key) const {
 
 std::uint64_t Collection::approximate_count(std::optional<std::string_view> from,
                                             std::optional<std::string_view> to) const {
+  const store::ReadGuard guard(pool_of(state_));
   const CollectionUse use(state_.get());
   if (use.status() != Status::ok) return 0;
   store::Span span;
@@ -261,6 +272,7 @@ bool Collection::duplicates() const {
 bool Collection::expires() const { return state_ != nullptr && state_->encoding.spec().expires; }
 
 CollectionStats Collection::stats() const {
+  const store::ReadGuard guard(pool_of(state_));
   const CollectionUse use(state_.get());
   if (use.status() != Status::ok) return {};
   const StoreStats s = store::stats_of(*use.tree());

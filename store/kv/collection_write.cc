@@ -18,6 +18,8 @@ namespace {
 // Without named collections that is useless: the tree has freed its own garbage already.
 template <class Write>
 Status change(CollectionState* state, WriteOptions options, const Write& write) {
+  if (state == nullptr) return Status::closed;
+  const store::PoolCall call(state->collections);
   for (bool again : {true, false}) {
     Status s = Status::closed;
     {
@@ -75,6 +77,7 @@ Status write_all(CollectionState* state, std::span<const std::string> keys,
 // meanwhile. expired: the snapshot did. REQUIRES: the span is bounded.
 Status erase_pairs(const std::shared_ptr<CollectionState>& state, const store::Span& span,
                    WriteOptions options) {
+  const store::PoolCall call(state->collections);
   auto snapshot = state->collections->versions().take();
   if (!snapshot) return snapshot.error();
   std::vector<std::string> keys;
@@ -90,6 +93,7 @@ Status erase_pairs(const std::shared_ptr<CollectionState>& state, const store::S
 // them has expired meanwhile.
 Status touch_pairs(const std::shared_ptr<CollectionState>& state, const store::Span& span,
                    WriteOptions options) {
+  const store::PoolCall call(state->collections);
   const store::Encoding& encoding = state->encoding;
   auto snapshot = state->collections->versions().take();
   if (!snapshot) return snapshot.error();
@@ -274,6 +278,7 @@ Result<std::uint64_t> Collection::erase_range(std::optional<std::string_view> fr
                                               std::optional<std::string_view> to,
                                               WriteOptions options) {
   if (state_ == nullptr) return Status::closed;
+  const store::PoolCall call(state_->collections);
   std::vector<std::string> keys;
   std::uint64_t erased = 0;  // other threads may have erased some of the keys
   Status s;

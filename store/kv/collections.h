@@ -121,6 +121,9 @@ class Collections {
   Status create(KeyOrder order, Report* report);
   // Opens the store of a pool that has one. Which collections it opens: see above.
   Status open(bool clean, Report* report);
+  // See PoolStore.
+  bool shut();
+  void reopen();
   // Before a close changes anything: memory that its frees need. If the heap is unread after
   // it, the close frees nothing. Throws bad_alloc.
   void prepare_close();

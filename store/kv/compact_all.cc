@@ -138,6 +138,7 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
 
 Result<CompactStats> Store::compact(const CompactOptions& options, Report* report) {
   store::Collections* all = impl_ == nullptr ? nullptr : impl_->collections();
+  const store::PoolCall call(all);
   TENUTO_TRY(usable(all));
   CompactStats stats;
   TENUTO_TRY(all->compact(options, stats, report));

@@ -17,6 +17,8 @@ Cursor::Cursor(std::shared_ptr<CollectionState> state, Span span,
       txn_(std::move(txn)),
       write_set_(write_set) {
   if (slot_ == nullptr) status_ = Status::busy;
+  if (slot_ != nullptr && state_ != nullptr)
+    slot_->pool.store(state_->collections, std::memory_order_relaxed);
   if (state_ == nullptr) status_ = Status::closed;
 }
 

@@ -33,7 +33,7 @@ namespace {
 template <class Found>
 Status find(const CollectionState* state, const store::SnapshotCore& at, std::string_view key,
             bool for_value, const Found& found) {
-  const store::EpochGuard guard;
+  const store::ReadGuard guard(state->collections);
   const CollectionUse use(state);
   TENUTO_TRY(use.status());
   const store::Encoding& encoding = state->encoding;

@@ -131,6 +131,7 @@ store::Collections* collections_of(const std::unique_ptr<StoreImpl>& impl) {
 
 Status Store::write(const WriteBatch& batch, WriteOptions options) {
   store::Collections* all = collections_of(impl_);
+  const store::PoolCall call(all);
   TENUTO_TRY(usable(all));
   if (options.ttl_ms != 0) return Status::invalid_argument;
   store::Attempts attempts;
@@ -167,6 +168,7 @@ Result<Collection> Store::collection(std::string_view name, Report* report) {
 Result<Collection> Store::collection(std::string_view name, const CollectionOptions& options,
                                      Report* report) {
   store::Collections* all = collections_of(impl_);
+  const store::PoolCall call(all);
   TENUTO_TRY(usable(all));
   auto state = all->get(name, options, report);
   if (!state) return state.error();
@@ -176,6 +178,7 @@ Result<Collection> Store::collection(std::string_view name, const CollectionOpti
 
 Result<std::vector<CollectionInfo>> Store::collections(Report* report) const {
   store::Collections* all = collections_of(impl_);
+  const store::PoolCall call(all);
   TENUTO_TRY(usable(all));
   std::vector<store::CatalogEntry> entries;
   TENUTO_TRY(all->list(entries, report));
@@ -189,6 +192,7 @@ Result<std::vector<CollectionInfo>> Store::collections(Report* report) const {
 
 Status Store::drop(std::string_view name, Report* report) {
   store::Collections* all = collections_of(impl_);
+  const store::PoolCall call(all);
   TENUTO_TRY(usable(all));
   TENUTO_TRY(all->drop(name, report));
   return all->acknowledge(impl_->pool.impl_->durability);
@@ -201,6 +205,7 @@ Status Store::rename(std::string_view from, std::string_view to, Report* report)
 Status Store::rename(std::string_view from, std::string_view to, const RenameOptions& options,
                      Report* report) {
   store::Collections* all = collections_of(impl_);
+  const store::PoolCall call(all);
   TENUTO_TRY(usable(all));
   TENUTO_TRY(all->rename(from, to, options, report));
   return all->acknowledge(impl_->pool.impl_->durability);
@@ -210,6 +215,7 @@ Status Store::rename(std::string_view from, std::string_view to, const RenameOpt
 
 Result<std::uint64_t> Store::reclaim(std::uint64_t records_max) {
   store::Collections* all = collections_of(impl_);
+  const store::PoolCall call(all);
   TENUTO_TRY(usable(all));
   auto erased = all->reclaimer().run(records_max);
   if (erased) TENUTO_TRY(all->acknowledge(impl_->pool.impl_->durability));
@@ -222,6 +228,7 @@ Status Store::sync() {
 
 Status Store::validate(Report* report) const {
   store::Collections* all = collections_of(impl_);
+  const store::PoolCall call(all);
   TENUTO_TRY(usable(all));
   PoolStore::Standstill still = all->stand_still();
   TENUTO_TRY(all->validate(report));

@@ -45,10 +45,9 @@ struct StoredOps {
   std::size_t seen_ = 0;
 };
 
-// ok | closed (null) | forked.
+// ok | closed (null, or a close has begun) | forked.
 inline Status usable(const store::Collections* all) {
-  if (all == nullptr) return Status::closed;
-  return all->file().forked() ? Status::forked : Status::ok;
+  return all == nullptr ? Status::closed : all->main()->alive();
 }
 
 struct StoreImpl {

@@ -13,6 +13,8 @@ struct StoreParts final : PoolStore {
       : collections(*pool.file, *pool.heap, *pool.engine, *versions, pool.recovery_threads) {}
   ~StoreParts() override { versions->shut(false); }
   Status close() override;
+  bool shut() override { return collections.shut(); }
+  void reopen() override { collections.reopen(); }
   Standstill stand_still() override { return collections.stand_still(); }
 
   // Null: the pool has no store, or a clean one that was not opened yet.

@@ -32,7 +32,7 @@ Status read(store::TransactionState& txn, store::WriteSet& write_set, std::strin
     return Status::ok;
   }
   TENUTO_TRY(txn.look());
-  const store::EpochGuard guard;
+  const store::ReadGuard guard(write_set.state->collections);
   const CollectionUse use(write_set.state.get(), write_set.own);
   TENUTO_TRY(txn.met(*write_set.state, use.status()));
   store::Record record;
@@ -221,6 +221,8 @@ Status StoreTransaction::rollback_to(Savepoint point) {
 
 Status StoreTransaction::commit(WriteOptions options) {
   if (impl_ == nullptr) return Status::closed;
+  if (impl_->store == nullptr) return Status::closed;
+  const store::PoolCall call(&impl_->store->collections);
   const bool wrote = impl_->wrote();  // asked before: the commit clears `created`
   Status s = options.ttl_ms == 0 ? impl_->commit() : Status::invalid_argument;
   impl_->end();

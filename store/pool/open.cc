@@ -203,13 +203,32 @@ Status PoolImpl::open_store(Report* report) {
   return Status::ok;
 }
 
-Status PoolImpl::close() {
+// The store's calls end first, because a batch that is under way is a transaction, too.
+Status PoolImpl::close(bool if_no_transaction) {
   const pm::MetadataOpen rights;
+  // Until the store is closed the pool may stay open: a transaction is open, or memory ends.
+  struct Shut {
+    PoolStore* store;
+    ~Shut() {
+      if (store != nullptr) store->reopen();
+    }
+  } shut{store.get()};
+  in_call = store != nullptr && !store->shut();
+  if (in_call) {
+    file->log("not closed: a call of the store does not return");
+    static_cast<void>(file->acknowledge(Durability::sync));
+    return Status::busy;
+  }
+  if (if_no_transaction && engine->any_active()) return Status::busy;
   TENUTO_TRY(file->bad_pages());
   if (file->read_only()) return close_damaged();
   if (!heap->unread()) heap->prepare_thread();  // so that no free below needs memory
   TENUTO_TRY(engine->drain());
-  if (store != nullptr) TENUTO_TRY(store->close());
+  if (store != nullptr) {
+    const Status s = store->close();
+    shut.store = nullptr;
+    TENUTO_TRY(s);
+  }
   if (TENUTO_PLANT("store_clean_mark_before_close")) {
     TENUTO_TRY(file->set_state(pm::PoolState::clean));
   }

@@ -28,23 +28,25 @@ Pool& Pool::operator=(Pool&& o) noexcept {
 Pool::~Pool() { end(); }
 
 namespace {
-// Not ok, and a pool is left: busy.
-Status close_now(std::unique_ptr<PoolImpl>& impl) {
+// busy: see PoolImpl::close. Else no pool is left.
+Status close_now(std::unique_ptr<PoolImpl>& impl, bool if_no_transaction) {
   if (impl == nullptr) return Status::closed;
   if (impl->file->forked()) {
     pm::abandon(impl.release());
     return Status::forked;
   }
-  const Status s = impl->close();
-  if (s == Status::busy) return s;  // a transaction is open
+  const Status s = impl->close(if_no_transaction);
+  if (s == Status::busy) return s;
   impl.reset();
   return s;
 }
 }  // namespace
 
-// A close that cannot report. If memory ends the pool is left to the next open's recovery.
+// A close that cannot report. If memory ends the pool is left to the next open's recovery. So it is
+// while another thread is in a call, and then that keeps what it works on.
 void Pool::end() noexcept {
-  if (!pm::had_memory([this] { static_cast<void>(close_now(impl_)); })) impl_.reset();
+  if (!pm::had_memory([this] { static_cast<void>(close_now(impl_, false)); })) impl_.reset();
+  if (impl_ != nullptr && impl_->in_call) pm::abandon(impl_.release());
 }
 
 namespace {
@@ -53,11 +55,7 @@ Status usable(const PoolImpl* impl) { return impl == nullptr ? Status::closed : 
 
 // A guard of an open transaction would end what is not there any more. So a pool that failed stays
 // until then, too.
-Status Pool::close() {
-  if (impl_ == nullptr) return Status::closed;
-  if (!impl_->file->forked() && impl_->engine->any_active()) return Status::busy;
-  return close_now(impl_);
-}
+Status Pool::close() { return close_now(impl_, true); }
 
 namespace {
 // For the watch for mistakes. What was in a new block is right.

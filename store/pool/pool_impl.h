@@ -32,6 +32,7 @@ struct PoolImpl {
   Durability durability = Durability::sync;  // of calls that have no option for it
   std::vector<std::uint64_t> waited_for;     // pools that may ask what this one decided
   bool was_clean = true;
+  bool in_call = false;  // a close found a thread in a call, which did not return
   double recovery_ms = 0;
   double collect_ms = 0;  // of it
   PointerFilter root_filter;
@@ -59,8 +60,10 @@ struct PoolImpl {
                                                 const PoolStoreKind& kind, Report* report);
   // ok | forked. A child process does nothing with a pool and does not destroy it (pm::abandon).
   Status usable() const { return file->forked() ? Status::forked : Status::ok; }
-  // A clean close: writes out everything volatile, then stores the state `clean`.
-  Status close();
+  // A clean close: writes out everything volatile, then stores the state `clean`. busy: nothing was
+  // done, since a call of another thread does not return, or a transaction is open. One that is
+  // open in a damaged pool is `busy` only if asked for.
+  Status close(bool if_no_transaction = false);
 
   // Opens the pool's store, if there is one and recovery has not opened it.
   Status open_store(Report* report);

@@ -19,6 +19,10 @@ class PoolStore {
   virtual ~PoolStore() = default;  // without close(): recovery frees what snapshots hold
   // A clean close: frees all garbage and writes the counts. REQUIRES: no other call is under way.
   virtual Status close() = 0;
+  // Before it: from now on the store's calls return closed, and those that were under way have
+  // returned. False: one has not, in two seconds, or is this thread's. reopen() takes it back.
+  virtual bool shut() = 0;
+  virtual void reopen() = 0;
 
   // For validation, which empties other threads' caches of blocks. While it is held these wait: the
   // reclaimer, compactions, and calls that make, find, drop, rename or list collections. Taking it

@@ -26,7 +26,11 @@ namespace {
 // In a child process: the pinned threads do not exist, or read the parent's pools, which no thread
 // frees from here.
 void unpin_all() {
-  for (EpochSlot& slot : epoch_slots_of_threads) slot.state.store(0, std::memory_order_relaxed);
+  for (EpochSlot& slot : epoch_slots_of_threads) {
+    slot.state.store(0, std::memory_order_relaxed);
+    slot.calls.store(0, std::memory_order_relaxed);
+    slot.inner_pool.store(nullptr, std::memory_order_relaxed);
+  }
   for (EpochSlot& slot : loose_epoch_slots) slot.state.store(0, std::memory_order_relaxed);
   thread_epoch_slot = nullptr;
 }
@@ -102,6 +106,44 @@ bool epoch_is_over(std::uint64_t epoch) { return epoch < oldest_epoch(true); }
 bool pinned_calls_are_over() {
   const std::uint64_t epoch = advance_epoch();
   return epoch < oldest_epoch(false);
+}
+
+bool is_in_call_of(const void* pool) {
+  const EpochSlot* const own = thread_epoch_slot;
+  return own != nullptr && (own->pool.load(std::memory_order_relaxed) == pool ||
+                            own->inner_pool.load(std::memory_order_relaxed) == pool);
+}
+
+bool wait_for_calls_of(const void* pool, std::chrono::milliseconds longest) {
+  const auto end = std::chrono::steady_clock::now() + longest;
+  const std::uint64_t epoch = advance_epoch();
+  bool all = true;
+  const auto wait = [&](const auto& still) {
+    while (all && still()) {
+      all = std::chrono::steady_clock::now() < end;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  };
+  const auto reads = [epoch, pool](const EpochSlot& slot) {
+    const std::uint64_t state = slot.state.load(std::memory_order_seq_cst);
+    const bool pinned = state != 0 && (state & EpochSlot::kResting) == 0 && state <= epoch;
+    return pinned && slot.pool.load(std::memory_order_seq_cst) == pool;
+  };
+  const EpochSlot* const own = thread_epoch_slot;
+  epoch_registry().threads.for_each([&](const EpochSlot& slot) {
+    if (&slot == own) return;
+    const std::uint32_t calls = slot.calls.load(std::memory_order_seq_cst);
+    if (calls % 2 == 0) return wait([&] { return reads(slot); });
+    const auto is_in = [&](const std::atomic<const void*>& of) {
+      return of.load(std::memory_order_seq_cst) == pool &&
+             slot.calls.load(std::memory_order_seq_cst) == calls;
+    };
+    wait([&] { return is_in(slot.pool); });
+    wait([&] { return is_in(slot.inner_pool); });
+  });
+  epoch_registry().loose.for_each(
+      [&](const EpochSlot& slot) { wait([&] { return reads(slot); }); });
+  return all;
 }
 
 // --- slots ---------------------------------------------------------------------------------------

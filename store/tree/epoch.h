@@ -31,6 +31,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -62,9 +63,17 @@ struct alignas(kLineBytes) EpochSlot {
   std::atomic<std::uint64_t> state{0};  // 0: not reading; an epoch: pinned; an epoch | kResting
   std::atomic<bool> looked_at{false};   // set by the thread that marks the slot
   // Used by the holder only.
-  std::uint32_t depth = 0;
+  std::uint16_t depth = 0;
+  std::uint16_t call_depth = 0;
+  // Odd: the holder is in a PoolCall.
+  std::atomic<std::uint32_t> calls{0};
   // Guarded by the registry's mutex while nobody holds the slot.
   std::uint32_t next_idle = 0;  // index + 1
+  // In a PoolCall: its pool. Else the pool that the holder reads while it is pinned, or null: a
+  // close does not wait for it.
+  std::atomic<const void*> pool{nullptr};
+  // The pool of a PoolCall in that call, such as the copy that a backup writes. Null: none.
+  std::atomic<const void*> inner_pool{nullptr};
   // Written by the holder only. Others read it under the mark.
   HeldPlaces held;
   std::uint64_t place = 0;  // for a view: the one place in `held`
@@ -129,6 +138,58 @@ class EpochGuard {
   EpochSlot& slot_;
 };
 
+// The same for a read of this pool (as in PoolCall), which a close of the pool waits for.
+class ReadGuard {
+ public:
+  explicit ReadGuard(const void* pool) : slot_(my_epoch_slot()) {
+    if (outermost()) slot_.pool.store(pool, std::memory_order_relaxed);
+    slot_.enter();  // its locked instruction orders the store, too
+  }
+  ~ReadGuard() {
+    slot_.leave();
+    if (outermost()) slot_.pool.store(nullptr, std::memory_order_release);
+  }
+  ReadGuard(const ReadGuard&) = delete;
+  ReadGuard& operator=(const ReadGuard&) = delete;
+  EpochSlot& slot() const { return slot_; }
+
+ private:
+  bool outermost() const { return slot_.depth == 0 && slot_.call_depth == 0; }
+  EpochSlot& slot_;
+};
+
+// From the beginning of a call that may change a pool, to its return: meanwhile that pool is not
+// closed. Ask whether the collection is there *after* making it. Then the locked instruction here,
+// and the order of the closing thread (life.shut(), then its look at the slots), leave two cases:
+// that thread waits for this call, or this call finds `closed`. It pins nothing, so it may last as
+// long as an fsync. Nests, for two pools: of three, the one in the middle is not waited for.
+// `pool`: the address of its Collections.
+class PoolCall {
+ public:
+  explicit PoolCall(const void* pool) : slot_(my_epoch_slot()) {
+    if (slot_.call_depth++ == 0) {
+      slot_.pool.store(pool, std::memory_order_relaxed);
+      slot_.calls.store(slot_.calls.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+    } else if (slot_.pool.load(std::memory_order_relaxed) != pool) {
+      outer_ = slot_.inner_pool.exchange(pool, std::memory_order_seq_cst);
+      is_inner_ = true;
+    }
+  }
+  ~PoolCall() {
+    if (is_inner_) slot_.inner_pool.store(outer_, std::memory_order_release);
+    if (--slot_.call_depth != 0) return;
+    slot_.pool.store(nullptr, std::memory_order_relaxed);
+    slot_.calls.store(slot_.calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  PoolCall(const PoolCall&) = delete;
+  PoolCall& operator=(const PoolCall&) = delete;
+
+ private:
+  EpochSlot& slot_;
+  const void* outer_ = nullptr;
+  bool is_inner_ = false;
+};
+
 // For a pinned thread that has a pointer from an earlier pin, of `epoch`, and pinned nothing since.
 // True: what it leads to is not used again before the thread leaves. Since the epoch has not ended,
 // nothing unlinked in it or later was freed, and whoever ends it from now on finds the pin.
@@ -144,5 +205,11 @@ bool epoch_is_over(std::uint64_t epoch);
 // Whether every call that was pinned has returned, so that all that it changed is counted. Ends the
 // epoch. The caller's own pin counts, too.
 bool pinned_calls_are_over();
+// Whether the calling thread is in a PoolCall or ReadGuard of this pool.
+bool is_in_call_of(const void* pool);
+// For a close, which has made later calls turn back: waits until every other thread has left its
+// PoolCall and ReadGuard of this pool, and every iterator its call. False: one has not, after
+// `longest`.
+bool wait_for_calls_of(const void* pool, std::chrono::milliseconds longest);
 
 }  // namespace TENUTO_NS::store

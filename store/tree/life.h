@@ -27,6 +27,10 @@
 //   it drops was not written in between. Otherwise the write unlocks the leaf and waits for the
 //   outcome.
 //
+// **A close** ends all of them (shut). A write finds that under its leaf's lock, as it finds a
+// drop; a read, after it was pinned. Calls that began before are waited for (PoolCall, epoch.h).
+// The store opens them again when the close cannot begin.
+//
 // A collection that a transaction has made is `unborn` until the commit: it exists for that
 // transaction only. All loads and stores of the state are sequentially consistent. Such a load
 // costs as much as a plain one.
@@ -77,16 +81,19 @@ class CollectionLife {
     set(State::dropped);
   }
   // The drop failed and changed nothing. After dropped() this does nothing.
-  void end_drop() {
-    State expected = State::dropping;
-    state_.compare_exchange_strong(expected, State::open, std::memory_order_seq_cst);
-  }
+  void end_drop() { change(State::dropping, State::open); }
   void closed() { set(State::closed); }
+  // For the beginning of a close, and for one that could not begin.
+  void shut() { change(State::open, State::closed); }
+  void reopen() { change(State::closed, State::open); }
 
  private:
   enum class State : std::uint8_t { open, unborn, dropping, dropped, closed };
 
   void set(State s) { state_.store(s, std::memory_order_seq_cst); }
+  void change(State from, State to) {
+    state_.compare_exchange_strong(from, to, std::memory_order_seq_cst);
+  }
 
   Status when_decided(State now) const {
     for (; now == State::dropping; now = state_.load(std::memory_order_seq_cst)) {

@@ -195,7 +195,8 @@ void VersionStore::sweep_all() {
 
 void VersionStore::shut(bool give_back) {
   std::unique_lock lock(mu_);
-  closed_.store(true, std::memory_order_release);
+  announce_shut();
+  shut_ = true;
   const pm::NotCancelled whole;
   swept_.wait(lock, [this] { return sweepers_ == 0; });
   while (oldest_ != nullptr) deactivate(*oldest_);

@@ -241,7 +241,10 @@ class VersionStore : public std::enable_shared_from_this<VersionStore> {
   // At close: frees every version, and gives its record back when `give_back`. From then on all
   // snapshots return closed. REQUIRES: no reader, no writer. Idempotent.
   void shut(bool give_back);
-  bool closed() const { return closed_.load(std::memory_order_acquire); }
+  // From now on snapshots and transactions return closed. reopen() takes it back, before shut().
+  void announce_shut() { closed_.store(true, std::memory_order_seq_cst); }
+  void reopen() { closed_.store(shut_, std::memory_order_seq_cst); }
+  bool closed() const { return closed_.load(std::memory_order_seq_cst); }
   // True in a child of the process that opened the pool.
   bool forked() const { return !pm::is_this_process(process_); }
   // ok | closed | forked: whether snapshots can be used.
@@ -305,6 +308,7 @@ class VersionStore : public std::enable_shared_from_this<VersionStore> {
   alignas(kLineBytes) std::atomic<bool> condemned_any_{false};
   const std::uint64_t process_ = pm::this_process();
   std::atomic<bool> closed_{false};
+  bool shut_ = false;  // of the closing thread
   // Constant after open.
   std::uint64_t bytes_max_ = 0;
   std::uint64_t age_ms_max_ = 0;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/tx/step_counter.h"
+#include "bench/support/step_counter.h"
 #include "bench/tx/structure.h"
 
 namespace bench {
@@ -41,6 +41,22 @@ TEST(StepCounter, knows_fences_flushes_and_streaming_stores_by_their_bytes) {
   EXPECT_EQ(of({0xc5, 0xfd, 0xe7, 0x00}), (Counts{0, 0, 32}));              // vmovntdq %ymm0,(%rax)
   EXPECT_EQ(of({0xc4, 0xc1, 0x7d, 0xe7, 0x00}), (Counts{0, 0, 32}));        // vmovntdq %ymm0,(%r8)
   EXPECT_EQ(of({0x62, 0xf1, 0x7d, 0x48, 0xe7, 0x00}), (Counts{0, 0, 64}));  // vmovntdq %zmm0,(%rax)
+}
+
+TEST(StepCounter, knows_locked_instructions_by_their_bytes) {
+  const auto locked = [](std::vector<std::uint8_t> bytes) {
+    bytes.resize(16);
+    return classify(bytes.data()).locked;
+  };
+  EXPECT_EQ(locked({0xf0, 0x48, 0x0f, 0xb1, 0x11}), 1u);  // lock cmpxchg %rdx,(%rcx)
+  EXPECT_EQ(locked({0xf0, 0x0f, 0xc1, 0x01}), 1u);        // lock xadd %eax,(%rcx)
+  EXPECT_EQ(locked({0xf0, 0x83, 0x0c, 0x24, 0x00}), 1u);  // lock orl $0,(%rsp)
+  EXPECT_EQ(locked({0x66, 0xf0, 0xff, 0x01}), 1u);        // lock incw (%rcx)
+  EXPECT_EQ(locked({0x48, 0x87, 0x01}), 1u);              // xchg %rax,(%rcx)
+  EXPECT_EQ(locked({0x87, 0xc1}), 0u);                    // xchg %eax,%ecx
+  EXPECT_EQ(locked({0x48, 0x0f, 0xb1, 0x11}), 0u);        // cmpxchg %rdx,(%rcx)
+  EXPECT_EQ(locked({0x0f, 0x87, 0, 0, 0, 0}), 0u);        // ja
+  EXPECT_EQ(locked({0xc5, 0xfd, 0x86, 0x00}), 0u);        // of vectors
 }
 
 TEST(StepCounter, counts_each_instruction_once_and_a_string_instruction_once) {

@@ -12,8 +12,8 @@
 
 #include "bench/support/clock.h"
 #include "bench/support/rng.h"
+#include "bench/support/step_counter.h"
 #include "bench/tx/row.h"
-#include "bench/tx/step_counter.h"
 
 namespace bench {
 namespace {

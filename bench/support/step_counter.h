@@ -1,12 +1,13 @@
-// Counts what a piece of code executes: instructions, fences and flushed lines. It runs the code
+// Counts what a piece of code executes: instructions, fences, flushed lines. It runs the code
 // one instruction at a time (the processor's trap flag) and looks at each. So the counts are exact,
 // they need no counters of the processor, which virtual machines often lack, and all engines are
 // counted by the same means, whatever they say of themselves. A step costs a microsecond or two:
 // count some dozens of transactions, and measure their time elsewhere.
 //
 // Counted in user mode. A string instruction (rep movsb) counts once. A line is a CLWB, CLFLUSHOPT
-// or CLFLUSH, or 64 bytes of non-temporal stores. A fence is an SFENCE or MFENCE: locked
-// instructions order as well, but every engine has them for other reasons.
+// or CLFLUSH, or 64 bytes of non-temporal stores. A fence is an SFENCE or MFENCE. Locked
+// instructions (with the prefix LOCK, or an XCHG with memory) order stores as well, so one that
+// follows a flush waits for it as a fence does; they are counted apart.
 //
 // REQUIRES: one thread counts at a time, and the code neither handles nor blocks SIGTRAP.
 #pragma once
@@ -18,6 +19,7 @@ namespace bench {
 struct StepCounts {
   std::uint64_t instructions = 0;
   std::uint64_t fences = 0;
+  std::uint64_t locked = 0;
   std::uint64_t flushes = 0;
   std::uint64_t streamed_bytes = 0;  // by non-temporal stores
 

@@ -1,5 +1,5 @@
 // The trap handler and the instructions it knows; see step_counter.h.
-#include "bench/tx/step_counter.h"
+#include "bench/support/step_counter.h"
 
 #include <signal.h>
 #include <ucontext.h>
@@ -21,6 +21,7 @@ void on_step(int, siginfo_t*, void* context) {
   const StepCounts one = classify(reinterpret_cast<const std::uint8_t*>(at));
   g_counts.instructions += one.instructions;
   g_counts.fences += one.fences;
+  g_counts.locked += one.locked;
   g_counts.flushes += one.flushes;
   g_counts.streamed_bytes += one.streamed_bytes;
 }
@@ -29,6 +30,7 @@ void on_step(int, siginfo_t*, void* context) {
 struct Prefix {
   bool operand_size = false;  // 66
   bool repeat = false;        // F2 or F3
+  bool lock = false;          // F0
   bool wide = false;          // REX.W
   bool two_bytes = false;     // the opcode is one after 0F
   std::uint64_t vector_bytes = 16;
@@ -43,6 +45,8 @@ Prefix legacy_prefix(const std::uint8_t*& at) {
       p.operand_size = true;
     else if (*at == 0xf2 || *at == 0xf3)
       p.repeat = true;
+    else if (*at == 0xf0)
+      p.lock = true;
     else if (*at != 0x2e && *at != 0x36 && *at != 0x3e && *at != 0x26 && *at != 0x64 && *at != 0x65)
       break;
   }
@@ -79,8 +83,10 @@ StepCounts classify(const std::uint8_t* at) {
   c.instructions = 1;
   const bool vector = *at == 0xc5 || *at == 0xc4 || *at == 0x62;
   const Prefix p = vector ? vector_prefix(at) : legacy_prefix(at);
-  if (!p.two_bytes || p.repeat) return c;
   const bool in_memory = (at[1] & 0xc0) != 0xc0;
+  const bool exchange = !p.two_bytes && !vector && (at[0] == 0x86 || at[0] == 0x87) && in_memory;
+  c.locked = p.lock || exchange ? 1 : 0;
+  if (!p.two_bytes || p.repeat) return c;
   const unsigned reg = at[1] >> 3 & 7;
   switch (at[0]) {
     case 0xae:  // 66 /6 CLWB, 66 /7 CLFLUSHOPT, /7 CLFLUSH; of registers /6 MFENCE, /7 SFENCE

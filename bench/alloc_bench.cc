@@ -13,6 +13,7 @@
 #include "bench/alloc/contestants.h"
 #include "bench/alloc/library.h"
 #include "bench/alloc/numa.h"
+#include "bench/alloc/steps.h"
 #include "bench/alloc/wear.h"
 #include "bench/support/peers.h"
 #include "bench/support/process.h"
@@ -45,6 +46,7 @@ struct Options {
   bool list = false;
   bool numa = false;
   bool wear = false;
+  bool steps = false;
 };
 
 constexpr double kQuickScale = 0.02;
@@ -72,7 +74,7 @@ void declare(CLI::App& app, Options& o) {
           "media of the persistent ones: line, cache; tenuto: auto, model, journal, too");
   list_of("--threads", o.threads, "numbers of threads");
   list_of("--batch", o.batches, "operations in a group: one transaction, shared fences");
-  list_of("--objects", o.objects, "for recovery-list and growth");
+  list_of("--objects", o.objects, "for recovery-list, recovery-tree and growth");
   app.add_option("--scale", o.scale, "multiplies the work; below 1 also the number of objects")
       ->capture_default_str();
   app.add_option("--seconds", o.seconds, "of soak")->capture_default_str();
@@ -97,6 +99,8 @@ void declare(CLI::App& app, Options& o) {
                "without; simulated if the machine has one node");
   app.add_flag("--wear", o.wear,
                "instead: how evenly writes are spread, without wear levelling and with it");
+  app.add_flag("--steps", o.steps,
+               "instead: instructions, fences and lines of a malloc and a free, by single steps");
   app.add_flag("--list", o.list, "print benchmarks and allocators");
 }
 
@@ -157,7 +161,10 @@ bool parse_numbers(const Options& o, std::string& wrong) {
 // What --numa takes of the options: one number of threads, one medium.
 bool parse_instead(const Options& o, std::string& wrong) {
   if (!parse_numbers(o, wrong)) return false;
-  if (o.numa && o.wear) wrong = "--numa and --wear are two benchmarks";
+  if (o.numa + o.wear + o.steps > 1)
+    wrong = "--numa, --wear and --steps are benchmarks of their own";
+  if (o.steps && std::find(o.media.begin(), o.media.end(), "model") != o.media.end())
+    wrong = "--steps would count what medium model itself executes";
   if (o.numa && o.threads.front() > 1 && o.threads.front() % 2 != 0)
     wrong = "--numa needs an even number of threads";
   if (!medium_of(o.media.front())) wrong = "no medium is called " + o.media.front();
@@ -176,17 +183,21 @@ bool write_json(const std::string& file, const std::vector<std::string>& lines) 
   return false;
 }
 
-// --numa and --wear: one of the benchmarks that are no cases.
-int run_instead(const Options& o) {
+// --numa, --wear, --steps: one of the benchmarks that are no cases.
+int run_instead(const Options& o, const std::vector<AllocContestant>& contestants) {
   Scratch scratch;
   if (!make_scratch(scratch, o.dir)) return 8;
   const std::string medium = o.media.front();
   const unsigned threads = std::max(2u, o.threads.front());
   std::vector<std::string> json;
   std::FILE* const out = o.json == "-" ? stderr : stdout;
-  const std::string wrong =
-      o.numa ? run_numa_bench({scratch.path(), medium, threads, o.rounds, o.scale}, out, json)
-             : run_wear_bench({scratch.path(), medium, o.rounds, o.scale}, out, json);
+  std::string wrong;
+  if (o.steps)
+    wrong = run_steps_bench({scratch.path(), o.batches}, contestants, out, json);
+  else if (o.numa)
+    wrong = run_numa_bench({scratch.path(), medium, threads, o.rounds, o.scale}, out, json);
+  else
+    wrong = run_wear_bench({scratch.path(), medium, o.rounds, o.scale}, out, json);
   if (!wrong.empty()) fmt::print(stderr, "FAILED {}\n", wrong);
   return write_json(o.json, json) && wrong.empty() ? 0 : 1;
 }
@@ -338,18 +349,18 @@ int main(int argc, char** argv) {
     o.rounds = 1;
   }
   std::string wrong;
-  if (o.numa || o.wear) {
-    if (!parse_instead(o, wrong)) return usage_error(wrong);
-    return run_instead(o);
-  }
-  std::vector<const CaseKind*> cases;
   std::vector<AllocContestant> contestants;
-  if (!parse_cases(o, cases, wrong) || !parse_numbers(o, wrong)) return usage_error(wrong);
+  const bool instead = o.numa || o.wear || o.steps;
+  if (!(instead ? parse_instead(o, wrong) : parse_numbers(o, wrong))) return usage_error(wrong);
+  if (o.numa || o.wear) return run_instead(o, contestants);
+  std::vector<const CaseKind*> cases;
+  if (!parse_cases(o, cases, wrong)) return usage_error(wrong);
   wrong = choose_contestants({o.allocators, o.media, o.ablations, o.delays}, contestants);
   if (!wrong.empty()) return usage_error(wrong);
   if (std::find(o.allocators.begin(), o.allocators.end(), "jemalloc") != o.allocators.end()) {
     Library::reserve_static_tls(argv);
   }
+  if (o.steps) return run_instead(o, contestants);
   Run run(o, std::move(cases), std::move(contestants));
   return run.run();
 }

@@ -88,6 +88,9 @@ void print_list() {
       "  e-warm         the same after a walk through all records\n"
       "  insert-delete  after a load of its own: 50 % insert, 50 % delete, uniform\n"
       "  sync-insert    into an empty store, each insert durable (sync) when acknowledged\n"
+      "  update         update only\n"
+      "  update-x100    the same in batches of 100\n"
+      "  get-x16        c with 16 keys a call\n"
       "  open           after a load and updates: open after SIGKILL and after a clean close\n"
       "engines\n");
   for (const EngineKind& kind : engine_kinds()) {

@@ -161,23 +161,58 @@ TEST(AllocBench, a_refused_malloc_is_a_failure) {
   EXPECT_NE(p.first.find("refused"), std::string::npos) << p.first;
 }
 
-TEST(AllocBench, a_damaged_list_is_not_taken_for_recovered) {
-  CaseOptions o = small();
-  o.objects = 1000;
-  const std::unique_ptr<Case> list = make_recovery_list(o);
+// `pointers`: of a node.
+void expect_damage_is_found(Case& structure, std::size_t pointers) {
   std::byte* node = nullptr;
   FakeAllocator allocator([&](std::uint64_t n, std::byte* right) {
-    if (n == 500) node = right;
+    if (n == 400) node = right;
     return right;
   });
-  EXPECT_EQ(play(allocator, *list, false).failures, 0u);
+  EXPECT_EQ(play(allocator, structure, false).failures, 0u);
   const Slots slots = {allocator.root(), sizeof(void*)};
-  EXPECT_STREQ(list->inspect(allocator, slots), nullptr);
-  node[sizeof(void*)] ^= std::byte{1};
-  EXPECT_STREQ(list->inspect(allocator, slots), "a node of the list is not what it was");
-  node[sizeof(void*)] ^= std::byte{1};
-  std::memset(node, 0, sizeof(void*));
-  EXPECT_STREQ(list->inspect(allocator, slots), "the list ends early");
+  EXPECT_STREQ(structure.inspect(allocator, slots), nullptr);
+  const std::size_t number = pointers * sizeof(void*);
+  node[number] ^= std::byte{1};
+  EXPECT_STREQ(structure.inspect(allocator, slots), "a node is not what it was");
+  node[number] ^= std::byte{1};
+  std::memset(node, 0, number);
+  EXPECT_STREQ(structure.inspect(allocator, slots), "the structure ends early");
+}
+
+TEST(AllocBench, a_damaged_structure_is_not_taken_for_recovered) {
+  CaseOptions o = small();
+  o.objects = 1000;
+  expect_damage_is_found(*make_recovery_list(o), 1);
+  expect_damage_is_found(*make_recovery_tree(o), 2);
+}
+
+TEST(AllocBench, a_structure_that_goes_on_is_not_taken_for_recovered) {
+  CaseOptions o = small();
+  o.objects = 1000;
+  for (const auto& make : {make_recovery_list, make_recovery_tree}) {
+    FakeAllocator allocator;
+    EXPECT_EQ(play(allocator, *make(o), false).failures, 0u);
+    const Slots slots = {allocator.root(), sizeof(void*)};
+    o.objects = 999;
+    EXPECT_STREQ(make(o)->inspect(allocator, slots), "the structure does not end");
+    o.objects = 1000;
+  }
+}
+
+TEST(AllocBench, a_cold_dbmstest_writes_each_page_and_keeps_the_tags) {
+  CaseOptions o = small();
+  std::vector<std::byte*> blocks;
+  FakeAllocator allocator([&](std::uint64_t, std::byte* right) {
+    blocks.push_back(right);
+    return right;
+  });
+  EXPECT_EQ(play(allocator, *make_dbmstest_cold(o), false).failures, 0u);
+  ASSERT_FALSE(blocks.empty());
+  for (const std::byte* block : blocks) {
+    std::uint64_t second_page = 0;
+    std::memcpy(&second_page, block + 4096 + 8, sizeof second_page);
+    EXPECT_NE(second_page, 0u);
+  }
 }
 
 std::vector<std::vector<double>> ablations(std::vector<double> stripes, std::vector<double> ppm) {

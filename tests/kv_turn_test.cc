@@ -13,7 +13,7 @@ namespace bench {
 namespace {
 
 // A letter for each call in the child, repeated ones once: o open, c close, r read, w write or
-// erase, s scan, W a walk through all records.
+// erase, s scan, W a walk through all records, R and U groups of reads and of updates.
 struct CallLog {
   char calls[4000] = {};
   unsigned count = 0;
@@ -27,6 +27,7 @@ Shared<CallLog>* log_of_turn = nullptr;
 std::map<std::string, std::string, std::less<>> stored;  // of the child that plays the turn
 std::uint64_t writes = 0;
 std::uint64_t lost_write = 0;  // counted from 1; the store forgets this one
+bool skips_in_groups = false;  // the last key of a group of reads
 
 class LoggedSession final : public Session {
  public:
@@ -45,6 +46,19 @@ class LoggedSession final : public Session {
   bool erase(std::string_view key) override {
     (*log_of_turn)->add('w');
     return stored.erase(std::string(key)) > 0;
+  }
+  bool write_group(std::span<const KeyAndValue> records) override {
+    (*log_of_turn)->add('U');
+    for (const KeyAndValue& r : records) {
+      if (++writes != lost_write) stored[std::string(r.key)] = r.value;
+    }
+    return true;
+  }
+  void read_group(std::span<const std::string_view> keys, const EachFound& each) override {
+    (*log_of_turn)->add('R');
+    for (std::size_t i = 0; i + skips_in_groups < keys.size(); ++i) {
+      if (const auto at = stored.find(keys[i]); at != stored.end()) each(i, at->second);
+    }
   }
   std::uint64_t scan(std::string_view start, std::uint64_t count, Sink& sink) override {
     (*log_of_turn)->add(start.empty() ? 'W' : 's');
@@ -84,6 +98,7 @@ class Turn : public testing::Test {
   Turn() {
     log_of_turn = &log_;
     lost_write = 0;
+    skips_in_groups = false;
     EXPECT_TRUE(scratch_.create(testing::TempDir(), "kv-turn-test"));
   }
   // Plays these workloads on one store, and returns the calls.
@@ -129,6 +144,27 @@ TEST_F(Turn, what_keeps_nothing_is_opened_once) {
       play({Workload::load, Workload::e_cold, Workload::e_warm}, volatile_kind());
   EXPECT_TRUE(std::regex_match(calls, std::regex("ow[sw]+W[sw]+Wc"))) << calls;
   EXPECT_EQ(failures(), 0u);
+}
+
+TEST_F(Turn, groups_have_all_operations_and_their_answers_are_checked) {
+  const std::string calls =
+      play({Workload::load, Workload::update, Workload::update_x100, Workload::get_x16});
+  EXPECT_TRUE(std::regex_match(calls, std::regex("owURWcorwc"))) << calls;
+  EXPECT_EQ(failures(), 0u);
+  EXPECT_EQ(turn_->result.phases[2].ops, 200u);
+  EXPECT_EQ(turn_->result.phases[3].ops, 200u);
+}
+
+TEST_F(Turn, a_key_that_a_group_of_reads_leaves_out_is_a_failure) {
+  skips_in_groups = true;
+  play({Workload::load, Workload::get_x16});
+  EXPECT_EQ(failures(), 13u);  // 200 reads are 13 groups
+}
+
+TEST_F(Turn, an_update_that_a_batch_forgets_is_found) {
+  lost_write = 400;
+  play({Workload::load, Workload::update_x100});
+  EXPECT_GT(failures(), 0u);
 }
 
 TEST_F(Turn, a_lost_record_is_found_although_no_workload_asks_for_it) {

@@ -73,6 +73,9 @@ class Allocator {
   // Bytes that the heap takes: frames of a pool, touched blocks of a file, or private memory. Cheap
   // enough for some thousand calls a run.
   virtual std::uint64_t heap_bytes() = 0;
+  // Blocks of the pool's file, in bytes; they may be more than heap_bytes(): ends of a file that
+  // has grown, and frames that are free. Negative: there is no file.
+  virtual double file_bytes() { return -1; }
   virtual EngineCounters counters() { return {}; }
   virtual HeapShape shape() { return {}; }
   virtual double recovery_ms() { return -1; }  // as the last open reports it; negative: it does not
@@ -116,6 +119,7 @@ std::unique_ptr<Allocator> make_tenuto_internal();
 std::unique_ptr<Allocator> make_tenuto_reserved();
 std::unique_ptr<Allocator> make_pmdk_atomic();
 std::unique_ptr<Allocator> make_pmdk_transactional();
+std::unique_ptr<Allocator> make_pmdk_published();
 std::unique_ptr<Allocator> make_mimalloc();
 std::unique_ptr<Allocator> make_jemalloc();
 std::unique_ptr<Allocator> make_glibc();
@@ -126,6 +130,7 @@ std::string tenuto_internal_settings(const std::string& medium);
 std::string tenuto_reserved_settings(const std::string& medium);
 std::string pmdk_atomic_settings(const std::string& medium);
 std::string pmdk_transactional_settings(const std::string& medium);
+std::string pmdk_published_settings(const std::string& medium);
 std::string mimalloc_settings(const std::string& medium);
 std::string jemalloc_settings(const std::string& medium);
 std::string glibc_settings(const std::string& medium);

@@ -95,7 +95,7 @@ struct CaseKind {
 std::span<const CaseKind> case_kinds();
 const CaseKind* find_case(std::string_view name);
 
-// Factories; defined in cases_small.cc, cases_large.cc, fragbench.cc, list.cc, cases_long.cc.
+// Factories; defined in cases_small.cc, cases_large.cc, fragbench.cc, recovery.cc, cases_long.cc.
 std::unique_ptr<Case> make_threadtest(const CaseOptions&);
 template <std::uint64_t kLeast, std::uint64_t kMost>
 std::unique_ptr<Case> make_fill(const CaseOptions&);
@@ -105,11 +105,13 @@ std::unique_ptr<Case> make_shbench_400(const CaseOptions&);
 std::unique_ptr<Case> make_larson_small(const CaseOptions&);
 std::unique_ptr<Case> make_larson_large(const CaseOptions&);
 std::unique_ptr<Case> make_dbmstest(const CaseOptions&);
+std::unique_ptr<Case> make_dbmstest_cold(const CaseOptions&);
 std::unique_ptr<Case> make_fragbench_w1(const CaseOptions&);
 std::unique_ptr<Case> make_fragbench_w2(const CaseOptions&);
 std::unique_ptr<Case> make_fragbench_w3(const CaseOptions&);
 std::unique_ptr<Case> make_fragbench_w4(const CaseOptions&);
 std::unique_ptr<Case> make_recovery_list(const CaseOptions&);
+std::unique_ptr<Case> make_recovery_tree(const CaseOptions&);
 std::unique_ptr<Case> make_growth(const CaseOptions&);
 std::unique_ptr<Case> make_threads(const CaseOptions&);
 std::unique_ptr<Case> make_soak(const CaseOptions&);

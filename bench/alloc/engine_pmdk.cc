@@ -1,7 +1,8 @@
-// libpmemobj behind the adapter, in two variants. Atomic: pmemobj_alloc and pmemobj_free also set
+// libpmemobj behind the adapter, in three variants. Atomic: pmemobj_alloc and pmemobj_free also set
 // the destination, a PMEMoid, in the same step. Transactional: the transaction snapshots the
-// destination, allocates or frees the block, and commits. The pool is a sparse file, so its block
-// count shows how much of it was ever touched.
+// destination, allocates or frees the block, and commits. Published: all blocks of a group are
+// reserved, or marked to be freed, and published together with their destinations. The pool is a
+// sparse file, so its block count shows how much of it was ever touched.
 //
 // The library is loaded in the child, after setting the environment that selects how it flushes.
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "bench/alloc/allocator.h"
 #include "bench/alloc/library.h"
@@ -39,6 +41,11 @@ struct Functions {
   decltype(::pmemobj_tx_add_range_direct)* tx_add_range_direct;
   decltype(::pmemobj_tx_alloc)* tx_alloc;
   decltype(::pmemobj_tx_free)* tx_free;
+  decltype(::pmemobj_reserve)* reserve;
+  decltype(::pmemobj_defer_free)* defer_free;
+  decltype(::pmemobj_set_value)* set_value;
+  decltype(::pmemobj_publish)* publish;
+  decltype(::pmemobj_cancel)* cancel;
 
   bool load(Library& library) {
     return library.load("libpmemobj.so.1") && library.find("pmemobj_create", create) &&
@@ -48,7 +55,11 @@ struct Functions {
            library.find("pmemobj_tx_begin", tx_begin) &&
            library.find("pmemobj_tx_commit", tx_commit) && library.find("pmemobj_tx_end", tx_end) &&
            library.find("pmemobj_tx_add_range_direct", tx_add_range_direct) &&
-           library.find("pmemobj_tx_alloc", tx_alloc) && library.find("pmemobj_tx_free", tx_free);
+           library.find("pmemobj_tx_alloc", tx_alloc) && library.find("pmemobj_tx_free", tx_free) &&
+           library.find("pmemobj_reserve", reserve) &&
+           library.find("pmemobj_defer_free", defer_free) &&
+           library.find("pmemobj_set_value", set_value) &&
+           library.find("pmemobj_publish", publish) && library.find("pmemobj_cancel", cancel);
   }
 };
 
@@ -107,6 +118,7 @@ class PmdkAtomic : public Allocator {
     struct stat st {};
     return ::fstat(fd_, &st) == 0 ? static_cast<std::uint64_t>(st.st_blocks) * 512 : 0;
   }
+  double file_bytes() override { return static_cast<double>(heap_bytes()); }
   std::string medium() override { return options_.medium; }
 
  protected:
@@ -172,6 +184,48 @@ class PmdkTransactional final : public PmdkAtomic {
   }
 };
 
+// An offset of 0 makes an oid null, so a free leaves the pool's id where it is, and the next block
+// of the destination needs only its offset.
+class PmdkPublished final : public PmdkAtomic {
+ public:
+  void* malloc_to(std::uint64_t bytes, void* dest) override {
+    return malloc_group({&dest, 1}, {&bytes, 1}) ? follow(dest) : nullptr;
+  }
+  bool free_from(void* dest) override { return free_group({&dest, 1}); }
+  bool malloc_group(std::span<void* const> dests, std::span<const std::uint64_t> bytes) override {
+    actions_.clear();
+    for (std::size_t i = 0; i < dests.size(); ++i) {
+      const PMEMoid oid = f().reserve(pool(), add(), bytes[i], 0);
+      if (oid.off == 0) {
+        actions_.pop_back();
+        f().cancel(pool(), actions_.data(), actions_.size());
+        return false;
+      }
+      auto* const to = static_cast<PMEMoid*>(dests[i]);
+      if (to->pool_uuid_lo != oid.pool_uuid_lo) set(to->pool_uuid_lo, oid.pool_uuid_lo);
+      set(to->off, oid.off);
+    }
+    return publish();
+  }
+  bool free_group(std::span<void* const> dests) override {
+    actions_.clear();
+    for (void* dest : dests) {
+      auto* const oid = static_cast<PMEMoid*>(dest);
+      f().defer_free(pool(), *oid, add());
+      set(oid->off, 0);
+    }
+    return publish();
+  }
+
+ private:
+  pobj_action* add() { return &actions_.emplace_back(); }
+  void set(std::uint64_t& word, std::uint64_t value) { f().set_value(pool(), add(), &word, value); }
+  bool publish() { return f().publish(pool(), actions_.data(), actions_.size()) == 0; }
+
+  static thread_local std::vector<pobj_action> actions_;
+};
+thread_local std::vector<pobj_action> PmdkPublished::actions_;
+
 std::string words_of(const std::string& medium) {
   return medium == "cache" ? "PMEM_IS_PMEM_FORCE=1 PMEM_NO_FLUSH=1 (fences, no flush)"
                            : "PMEM_IS_PMEM_FORCE=1 (CLWB on a tmpfs, no msync)";
@@ -184,11 +238,18 @@ std::unique_ptr<Allocator> make_pmdk_transactional() {
   return std::make_unique<PmdkTransactional>();
 }
 
+std::unique_ptr<Allocator> make_pmdk_published() { return std::make_unique<PmdkPublished>(); }
+
 std::string pmdk_atomic_settings(const std::string& medium) {
   return "libpmemobj, pmemobj_alloc and pmemobj_free, fallocate.at_create=0, " + words_of(medium);
 }
 std::string pmdk_transactional_settings(const std::string& medium) {
   return "libpmemobj, a transaction an operation or group, fallocate.at_create=0, " +
+         words_of(medium);
+}
+std::string pmdk_published_settings(const std::string& medium) {
+  return "libpmemobj, pmemobj_reserve or pmemobj_defer_free, and one pmemobj_publish a group, "
+         "fallocate.at_create=0, " +
          words_of(medium);
 }
 

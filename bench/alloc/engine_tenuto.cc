@@ -2,6 +2,8 @@
 // and free_from on plain destinations in the pool. One uses them on versioned destinations. Two
 // use pools with Consistency::gc and internal. One uses reserve and cancel: only this process knows
 // those blocks, so nothing is flushed for them.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -57,6 +59,11 @@ class TenutoAllocator : public Allocator {
     return static_cast<std::byte*>(*root);
   }
   std::uint64_t heap_bytes() override { return pool_->used_bytes(); }
+  double file_bytes() override {
+    struct stat st {};
+    return ::stat(pool_->info().path.c_str(), &st) == 0 ? static_cast<double>(st.st_blocks) * 512
+                                                        : -1;
+  }
   EngineCounters counters() override {
     if (pool_->info().medium != tenuto::Medium::model) return {};
     const tenuto::PoolStats s = pool_->stats();

@@ -26,6 +26,8 @@ constexpr std::array kAllocators = {
     AllocatorKind{"pmdk", "pmdk", "", make_pmdk_atomic, pmdk_atomic_settings, true, kPmdkMedia},
     AllocatorKind{"pmdk-tx", "pmdk-tx", "", make_pmdk_transactional, pmdk_transactional_settings,
                   true, kPmdkMedia},
+    AllocatorKind{"pmdk-reserve", "pmdk-reserve", "", make_pmdk_published, pmdk_published_settings,
+                  true, kPmdkMedia},
 #endif
     AllocatorKind{"mimalloc", "mimalloc", "", make_mimalloc, mimalloc_settings, false, ""},
     AllocatorKind{"jemalloc", "jemalloc", "", make_jemalloc, jemalloc_settings, false, ""},

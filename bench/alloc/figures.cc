@@ -38,12 +38,13 @@ std::string ratio_text(const AllocFigures& first, const AllocFigures& other) {
 void print_row(std::FILE* out, const AllocSetting& s, const AllocContestant& c,
                const AllocFigures& f, const std::string& ratio, std::size_t label_width) {
   const Spread speed = spread_of(f.mops);
-  fmt::print(out, "{:<22}{:<{}}{:>3}{:>9} {:>17} {:>22}{:>7}{:>7}{:>7}{:>9}{:>8}{:>9}",
+  fmt::print(out, "{:<22}{:<{}}{:>3}{:>9} {:>17} {:>22}{:>7}{:>7}{:>7}{:>9}{:>8}{:>9}{:>9}",
              case_text(s), c.label, label_width, s.stage.work.threads, short_number(speed.median),
              "(" + short_number(speed.min) + ".." + short_number(speed.max) + ")", ratio,
              median_text(f.lines_per_op), median_text(f.fences_per_op),
              median_text(f.reflushes_per_op), median_text(f.peak_bytes, kMB),
-             median_text(f.peak_per_live), median_text(f.after_bytes, kMB));
+             median_text(f.peak_per_live), median_text(f.file_per_live),
+             median_text(f.after_bytes, kMB));
   if (s.stage.timed) {
     for (const double share : {0.5, 0.99, 0.999, 1.0}) {
       fmt::print(out, "{:>9}", short_number(microseconds(f.latency.percentile(share))));
@@ -94,6 +95,7 @@ std::string json_line(const AllocSetting& s, const AllocContestant& c, const All
   add_median_whole(line, "peak_bytes", f.peak_bytes);
   add_median_whole(line, "live_bytes", f.live_bytes);
   add_median(line, "peak_per_live", f.peak_per_live);
+  add_median(line, "file_per_live", f.file_per_live);
   add_median_whole(line, "after_bytes", f.after_bytes);
   add_median_whole(line, "book_bytes", f.book_bytes);
   add_median_whole(line, "book_fast_gcs", f.book_fast_gcs);
@@ -131,6 +133,7 @@ void AllocFigures::add(const AllocResult& r) {
   live_bytes.push_back(static_cast<double>(r.live_peak));
   if (r.live_peak > 0) {
     peak_per_live.push_back(static_cast<double>(r.heap_peak) / static_cast<double>(r.live_peak));
+    if (r.file_peak >= 0) file_per_live.push_back(r.file_peak / static_cast<double>(r.live_peak));
   }
   add_measured(after_bytes, r.heap_after);
   add_measured(open_ms, r.open_ms);
@@ -153,9 +156,9 @@ std::size_t label_width(const std::vector<AllocContestant>& contestants) {
 }
 
 void print_head(std::FILE* out, const std::vector<AllocContestant>& contestants, bool latency) {
-  fmt::print(out, "\n{:<22}{:<{}}{:>3}{:>9} {:>17} {:>22}{:>7}{:>7}{:>7}{:>9}{:>8}{:>9}", "case",
-             "allocator", label_width(contestants), "thr", "Mops/s", "(min..max)", "first/this",
-             "lines", "fences", "reflu", "peak MB", "pk/live", "after MB");
+  fmt::print(out, "\n{:<22}{:<{}}{:>3}{:>9} {:>17} {:>22}{:>7}{:>7}{:>7}{:>9}{:>8}{:>9}{:>9}",
+             "case", "allocator", label_width(contestants), "thr", "Mops/s", "(min..max)",
+             "first/this", "lines", "fences", "reflu", "peak MB", "pk/live", "file/lv", "after MB");
   if (latency) fmt::print(out, "{:>9}{:>9}{:>9}{:>9}", "p50 us", "p99 us", "p99.9", "max us");
   fmt::print(out, "\n");
 }

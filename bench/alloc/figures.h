@@ -28,6 +28,7 @@ struct AllocFigures {
   std::vector<double> peak_bytes;
   std::vector<double> live_bytes;
   std::vector<double> peak_per_live;
+  std::vector<double> file_per_live;
   std::vector<double> after_bytes;
   std::vector<double> open_ms;
   std::vector<double> open_killed_ms;

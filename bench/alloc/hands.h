@@ -49,6 +49,10 @@ class Hands {
     count(1);
     return block;
   }
+  // Writes a word in each page of the slot's block. REQUIRED before: settle().
+  void write_pages(std::uint32_t slot) {
+    ledger_.write_pages(slot, allocator_.follow(slots_.at(slot)));
+  }
   // Runs the operations of an incomplete group. REQUIRED before another thread gets a slot.
   void settle();
 

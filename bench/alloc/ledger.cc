@@ -61,6 +61,14 @@ const char* Ledger::check(std::uint32_t slot, const void* block) const {
   return same ? nullptr : "foreign bytes within a block";
 }
 
+void Ledger::write_pages(std::uint32_t slot, void* block) const {
+  constexpr std::uint64_t kPageBytes = 4096;
+  const std::uint64_t bytes = entries_[slot].bytes;
+  if (verify_ || block == nullptr) return;  // `born` has written all of it
+  auto* const start = static_cast<std::byte*>(block);
+  for (std::uint64_t i = kWord; i + 2 * kWord <= bytes; i += kPageBytes) set_word(start + i, i);
+}
+
 const char* Ledger::dies(std::uint32_t slot, const void* block) {
   const char* wrong = check(slot, block);
   if (wrong == nullptr && verify_) wrong = leave(block, entries_[slot].bytes);

@@ -27,6 +27,9 @@ class Ledger {
   // Checks a block that stays live. Returns null, or the error found.
   const char* check(std::uint32_t slot, const void* block) const;
 
+  // Writes a word in each page of a live block, between its tags.
+  void write_pages(std::uint32_t slot, void* block) const;
+
   bool live(std::uint32_t slot) const { return entries_[slot].tag != 0; }
   std::uint64_t bytes(std::uint32_t slot) const { return entries_[slot].bytes; }
   std::size_t slots() const { return entries_.size(); }

@@ -100,6 +100,8 @@ class Stage {
   }
   void sample() {
     r_.heap_peak = std::max(r_.heap_peak, heap_above_start());
+    if (const double file = allocator_.file_bytes(); file >= 0)
+      r_.file_peak = std::max(r_.file_peak, file - static_cast<double>(r_.heap_start));
     std::int64_t live = 0;
     for (const Hands& h : hands_) live += h.live_bytes();
     r_.live_peak =

@@ -35,6 +35,7 @@ struct AllocResult {
   std::uint64_t heap_start = 0;  // bytes, with the destinations and before the first object
   std::uint64_t heap_peak = 0;   // bytes above the start, maximum
   std::uint64_t live_peak = 0;   // requested bytes, maximum
+  double file_peak = -1;         // blocks of the file above heap_start, in bytes, maximum
   HeapShape shape;               // after the last operation
   double heap_after = -1;        // bytes above the start, after everything was freed
   double open_ms = -1;           // after a clean close

@@ -20,8 +20,9 @@ constexpr std::uint64_t kSyncOpsDefault = 20'000;  // a disk does some thousands
 constexpr unsigned kTurnSecondsMax = 900;
 constexpr std::uint64_t kSpaceFactor = 4;  // stores that compact take several times their data
 // YCSB's order on one store: d and e insert, so e is last.
-constexpr Workload kOnLoaded[] = {Workload::a, Workload::b, Workload::c,
-                                  Workload::f, Workload::d, Workload::e};
+constexpr Workload kOnLoaded[] = {Workload::a,       Workload::b,      Workload::c,
+                                  Workload::f,       Workload::update, Workload::update_x100,
+                                  Workload::get_x16, Workload::d,      Workload::e};
 
 std::uint64_t ops(const Point& p) { return p.ops == 0 ? p.records : p.ops; }
 

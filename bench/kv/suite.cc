@@ -103,6 +103,16 @@ std::vector<Part> readme_parts() {
                    .weight = 13,
                    .shapes = {{16, 1000}, {23, 187}},
                    .records = {.5}});
+  const std::vector<W> groups = {W::update, W::update_x100, W::c, W::get_x16};
+  parts.push_back({.title = "Groups",
+                   .engines = {"tenuto/line", "tenuto/cache", "lmdb", "rocksdb"},
+                   .workloads = groups,
+                   .tables = {speeds(groups),
+                              ratios(groups),
+                              {"Speed in groups over one by one",
+                               {{"100 updates in a batch", {W::update_x100}, group_gain_cell},
+                                {"16 gets in a call", {W::get_x16}, group_gain_cell}}}},
+                   .weight = 9});
   parts.push_back({.title = "Other stores, and maps that keep nothing",
                    .engines = {"tenuto/line", "leveldb", "wiredtiger", "sqlite", "volatile-btree",
                                "volatile-map", "volatile-tbb"},

@@ -126,6 +126,14 @@ std::string ratio_cell(const ContestFigures& f, std::size_t i, Workload w) {
   const std::optional<Spread> ratio = f.ratio_to(i, w);
   return ratio ? range_text(*ratio) : "";
 }
+std::string group_gain_cell(const ContestFigures& f, std::size_t i, Workload w) {
+  const CaseFigures* const groups = f.find(i, w);
+  const CaseFigures* const single =
+      f.find(i, w == Workload::update_x100 ? Workload::update : Workload::c);
+  if (groups == nullptr || single == nullptr) return "";
+  const std::optional<Spread> gain = ratio_of(groups->ops_per_second, single->ops_per_second);
+  return gain ? range_text(*gain) : "";
+}
 std::string reads_cell(const ContestFigures& f, std::size_t i, Workload w) {
   return tail_of(f, i, w, OpKind::read);
 }

@@ -15,6 +15,8 @@ using Cell = std::string (*)(const ContestFigures& figures, std::size_t contesta
 std::string speed_cell(const ContestFigures&, std::size_t, Workload);  // thousands a second
 // The first contestant's speed over this one's.
 std::string ratio_cell(const ContestFigures&, std::size_t, Workload);
+// Of a workload in groups: its speed over that of the same operations one by one.
+std::string group_gain_cell(const ContestFigures&, std::size_t, Workload);
 std::string reads_cell(const ContestFigures&, std::size_t, Workload);  // percentiles, and the most
 std::string inserts_cell(const ContestFigures&, std::size_t, Workload);
 std::string updates_cell(const ContestFigures&, std::size_t, Workload);

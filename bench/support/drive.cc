@@ -7,6 +7,7 @@
 #include <barrier>
 #include <cstdio>
 #include <cstring>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -35,21 +36,30 @@ class Client final : public Sink {
         records_(records),
         phase_(phase),
         thread_(thread),
-        value_(records.value_bytes_max()) {}
+        group_(group_of(phase.workload)),
+        values_(group_ * records.value_bytes_max()) {}
 
   void run(std::atomic<std::uint64_t>* progress) {
     const Stream& stream = phase_.streams[thread_];
     const char* key_at = stream.keys.data();
     started = ticks();
     std::uint64_t last = started;
-    for (const Op& op : stream.ops) {
-      const std::string_view key(key_at, op.key_bytes);
-      key_at += op.key_bytes;
-      run_one(op, key);
+    for (std::size_t i = 0; i < stream.ops.size();) {
+      const auto ops = std::span(stream.ops).subspan(i, std::min(group_, stream.ops.size() - i));
+      if (group_ == 1) {
+        run_one(ops.front(), {key_at, ops.front().key_bytes});
+      } else {
+        run_group(ops, key_at);
+      }
       const std::uint64_t now = ticks();
-      result.by_kind[static_cast<std::size_t>(op.kind)].record(now - last);
+      // An operation takes as long as its group.
+      for (const Op& op : ops) {
+        result.by_kind[static_cast<std::size_t>(op.kind)].record(now - last);
+        key_at += op.key_bytes;
+      }
       last = now;
-      ++result.ops;
+      i += ops.size();
+      result.ops = i;
       if (progress != nullptr) progress->store(result.ops, std::memory_order_release);
     }
     ended = last;
@@ -93,27 +103,62 @@ class Client final : public Sink {
         return;
     }
   }
+  // `key_at`: the keys of the operations, one after the other.
+  void run_group(std::span<const Op> ops, const char* key_at) {
+    keys_.clear();
+    for (const Op& op : ops) {
+      keys_.emplace_back(key_at, op.key_bytes);
+      key_at += op.key_bytes;
+    }
+    ops.front().kind == OpKind::read ? read_group(ops) : write_group(ops);
+  }
   void read(const Op& op, std::string_view key) {
     std::string_view value;
     if (!session_.read(key, value)) return note_failure(result, "read: not found", key);
-    std::uint32_t version = 0;
-    const bool sound = records_.check_value(key, value, version);
+    check(op, key, value);
     session_.release();
-    if (!sound) return note_failure(result, "read: bad value", key);
-    if (!phase_.acceptable(version, op.expect, thread_)) {
+  }
+  void read_group(std::span<const Op> ops) {
+    std::size_t found = 0;
+    session_.read_group(keys_, [&](std::size_t i, std::string_view value) {
+      ++found;
+      check(ops[i], keys_[i], value);
+    });
+    if (found != ops.size()) note_failure(result, "read: not all found", keys_.front());
+  }
+  void check(const Op& op, std::string_view key, std::string_view value) {
+    std::uint32_t version = 0;
+    if (!records_.check_value(key, value, version)) {
+      note_failure(result, "read: bad value", key);
+    } else if (!phase_.acceptable(version, op.expect, thread_)) {
       note_failure(result, "read: stale or foreign version", key);
     }
   }
+  // `place`: in its group.
+  std::string_view make_value(const Op& op, std::string_view key, std::size_t place = 0) {
+    char* const at = values_.data() + place * records_.value_bytes_max();
+    return {at, records_.make_value(op.record, key, op.version, at)};
+  }
   void write(const Op& op, std::string_view key) {
-    const std::size_t n = records_.make_value(op.record, key, op.version, value_.data());
-    if (!session_.write(key, {value_.data(), n})) note_failure(result, "write: refused", key);
+    if (!session_.write(key, make_value(op, key))) note_failure(result, "write: refused", key);
+  }
+  void write_group(std::span<const Op> ops) {
+    group_records_.clear();
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      group_records_.push_back({keys_[i], make_value(ops[i], keys_[i], i)});
+    }
+    if (!session_.write_group(group_records_))
+      note_failure(result, "write: refused", keys_.front());
   }
 
   Session& session_;
   const Records& records_;
   const Phase& phase_;
   unsigned thread_;
-  std::vector<char> value_;
+  const std::size_t group_;
+  std::vector<char> values_;  // of a group
+  std::vector<std::string_view> keys_;
+  std::vector<KeyAndValue> group_records_;
   std::string_view scan_from_;
   std::string previous_;
 };

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -47,6 +48,13 @@ class Sink {
   virtual void take(std::string_view key, std::string_view value) = 0;
 };
 
+struct KeyAndValue {
+  std::string_view key;
+  std::string_view value;
+};
+// The index of a key, and its value. The value is valid during the call.
+using EachFound = std::function<void(std::size_t, std::string_view)>;
+
 class Session {
  public:
   virtual ~Session() = default;
@@ -57,6 +65,21 @@ class Session {
   virtual bool erase(std::string_view key) = 0;  // false: not found (if the engine reports it)
   // Reads up to `count` records from the first key >= start. Returns how many there were.
   virtual std::uint64_t scan(std::string_view start, std::uint64_t count, Sink& sink) = 0;
+  // Groups of operations. They use what the engine offers for several at once; here, nothing.
+  // write_group returns false if a write failed; read_group skips keys that are not there.
+  virtual bool write_group(std::span<const KeyAndValue> records) {
+    bool all = true;
+    for (const KeyAndValue& r : records) all = write(r.key, r.value) && all;
+    return all;
+  }
+  virtual void read_group(std::span<const std::string_view> keys, const EachFound& each) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      std::string_view value;
+      if (!read(keys[i], value)) continue;
+      each(i, value);
+      release();
+    }
+  }
 };
 
 class Engine {

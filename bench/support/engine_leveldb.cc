@@ -2,6 +2,7 @@
 #include <leveldb/cache.h>
 #include <leveldb/db.h>
 #include <leveldb/filter_policy.h>
+#include <leveldb/write_batch.h>
 
 #include <algorithm>
 
@@ -26,6 +27,11 @@ class LevelSession final : public Session {
   bool write(std::string_view key, std::string_view value) override {
     return db_->Put(write_, slice(key), slice(value)).ok();
   }
+  bool write_group(std::span<const KeyAndValue> records) override {
+    batch_.Clear();
+    for (const KeyAndValue& r : records) batch_.Put(slice(r.key), slice(r.value));
+    return db_->Write(write_, &batch_).ok();
+  }
   bool erase(std::string_view key) override { return db_->Delete(write_, slice(key)).ok(); }
   std::uint64_t scan(std::string_view start, std::uint64_t count, Sink& sink) override {
     const std::unique_ptr<leveldb::Iterator> at(db_->NewIterator(read_));
@@ -41,6 +47,7 @@ class LevelSession final : public Session {
   leveldb::DB* db_;
   leveldb::ReadOptions read_;
   leveldb::WriteOptions write_;
+  leveldb::WriteBatch batch_;
   std::string copy_;
 };
 

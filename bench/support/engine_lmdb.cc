@@ -76,6 +76,26 @@ class LmdbSession final : public Session {
     MDB_val v{value.size(), const_cast<char*>(value.data())};
     return change([&](MDB_txn* txn) { return mdb_put(txn, dbi_, k.get(), &v, 0); });
   }
+  bool write_group(std::span<const KeyAndValue> records) override {
+    return change([&](MDB_txn* txn) {
+      int rc = 0;
+      for (const KeyAndValue& r : records) {
+        KeyForm k(r.key, integer_);
+        MDB_val v{r.value.size(), const_cast<char*>(r.value.data())};
+        if (rc == 0) rc = mdb_put(txn, dbi_, k.get(), &v, 0);
+      }
+      return rc;
+    });
+  }
+  void read_group(std::span<const std::string_view> keys, const EachFound& each) override {
+    if (reader_ == nullptr || mdb_txn_renew(reader_) != 0) return;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      KeyForm k(keys[i], integer_);
+      MDB_val v;
+      if (mdb_get(reader_, dbi_, k.get(), &v) == 0) each(i, bytes_of(v));
+    }
+    mdb_txn_reset(reader_);
+  }
   bool erase(std::string_view key) override {
     KeyForm k(key, integer_);
     return change([&](MDB_txn* txn) { return mdb_del(txn, dbi_, k.get(), nullptr); });

@@ -5,8 +5,10 @@
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/table.h>
+#include <rocksdb/write_batch.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "bench/support/engine.h"
 
@@ -58,6 +60,26 @@ class RocksSession final : public Session {
   bool write(std::string_view key, std::string_view value) override {
     return db_->Put(write_, slice(key), slice(value)).ok();
   }
+  bool write_group(std::span<const KeyAndValue> records) override {
+    batch_.Clear();
+    for (const KeyAndValue& r : records) {
+      if (!batch_.Put(slice(r.key), slice(r.value)).ok()) return false;
+    }
+    return db_->Write(write_, &batch_).ok();
+  }
+  void read_group(std::span<const std::string_view> keys, const EachFound& each) override {
+    const std::size_t n = keys.size();
+    keys_.clear();
+    for (const std::string_view key : keys) keys_.push_back(slice(key));
+    if (values_.size() < n) values_ = std::vector<rocksdb::PinnableSlice>(n);
+    found_.assign(n, rocksdb::Status());
+    db_->MultiGet(read_, db_->DefaultColumnFamily(), n, keys_.data(), values_.data(),
+                  found_.data());
+    for (std::size_t i = 0; i < n; ++i) {
+      if (found_[i].ok()) each(i, bytes_of(values_[i]));
+      values_[i].Reset();
+    }
+  }
   bool erase(std::string_view key) override { return db_->Delete(write_, slice(key)).ok(); }
   std::uint64_t scan(std::string_view start, std::uint64_t count, Sink& sink) override {
     // Refresh() shows a kept iterator the newest data, more cheaply than making a new one.
@@ -78,6 +100,10 @@ class RocksSession final : public Session {
   rocksdb::WriteOptions write_;
   rocksdb::PinnableSlice pinned_;
   std::unique_ptr<rocksdb::Iterator> iterator_;
+  rocksdb::WriteBatch batch_;
+  std::vector<rocksdb::Slice> keys_;  // of a group, as the next two
+  std::vector<rocksdb::PinnableSlice> values_;
+  std::vector<rocksdb::Status> found_;
 };
 
 class RocksEngine final : public Engine {

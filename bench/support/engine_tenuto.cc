@@ -30,6 +30,16 @@ class TenutoSession final : public Session {
   bool write(std::string_view key, std::string_view value) override {
     return store_.put(key, value, write_) == Status::ok;
   }
+  bool write_group(std::span<const KeyAndValue> records) override {
+    batch_.clear();
+    for (const KeyAndValue& r : records) batch_.put(r.key, r.value);
+    return store_.write(batch_, write_) == Status::ok;
+  }
+  void read_group(std::span<const std::string_view> keys, const EachFound& each) override {
+    static_cast<void>(store_.multi_get(keys, [&](std::size_t i, Status s, std::string_view value) {
+      if (s == Status::ok) each(i, value);
+    }));
+  }
   bool erase(std::string_view key) override { return store_.erase(key, write_) == Status::ok; }
   std::uint64_t scan(std::string_view start, std::uint64_t count, Sink& sink) override {
     tenuto::Iterator at = store_.iterator();
@@ -46,6 +56,7 @@ class TenutoSession final : public Session {
   Store& store_;
   tenuto::WriteOptions write_;
   std::optional<tenuto::View> view_;
+  tenuto::WriteBatch batch_;
 };
 
 class TenutoEngine final : public Engine {

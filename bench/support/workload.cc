@@ -17,9 +17,10 @@ std::optional<Enum> find_name(const std::array<const char*, kCount>& names, std:
   return std::nullopt;
 }
 
-constexpr std::array kWorkloadNames = {"load",        "a",   "b",      "c",      "d",
-                                       "e",           "f",   "e-cold", "e-warm", "insert-delete",
-                                       "sync-insert", "open"};
+constexpr std::array kWorkloadNames = {
+    "load",        "a",    "b",      "c",           "d",
+    "e",           "f",    "e-cold", "e-warm",      "insert-delete",
+    "sync-insert", "open", "update", "update-x100", "get-x16"};
 constexpr std::array kDistributionNames = {"zipfian", "uniform", "latest"};
 constexpr std::array kOpNames = {"read", "update", "insert", "scan", "rmw", "erase"};
 
@@ -78,6 +79,7 @@ Mix mix_of(Workload workload) {
     case Workload::b:
       return {{0.95, 0.05, 0, 0, 0, 0}};
     case Workload::c:
+    case Workload::get_x16:
       return {{1, 0, 0, 0, 0, 0}};
     case Workload::d:
       return {{0.95, 0, 0.05, 0, 0, 0}};
@@ -90,12 +92,19 @@ Mix mix_of(Workload workload) {
     case Workload::insert_delete:
       return {{0, 0, 0.5, 0, 0, 0.5}};
     case Workload::open:
+    case Workload::update:
+    case Workload::update_x100:
       return {{0, 1, 0, 0, 0, 0}};
     case Workload::load:
     case Workload::sync_insert:
       break;
   }
   return {{0, 0, 1, 0, 0, 0}};
+}
+
+std::size_t group_of(Workload workload) {
+  if (workload == Workload::update_x100) return kGroupMax;
+  return workload == Workload::get_x16 ? 16 : 1;
 }
 
 std::uint64_t Phase::ops() const {

@@ -21,7 +21,7 @@ inline constexpr std::size_t kOpKinds = 6;
 const char* op_name(OpKind kind);
 
 // e_cold and e_warm are e at two moments: right after an open, and after a walk through all
-// records.
+// records. update_x100 and get_x16 are update and c in groups (Session::write_group, read_group).
 enum class Workload : std::uint8_t {
   load,
   a,
@@ -34,7 +34,10 @@ enum class Workload : std::uint8_t {
   e_warm,
   insert_delete,
   sync_insert,
-  open
+  open,
+  update,
+  update_x100,
+  get_x16
 };
 const char* workload_name(Workload workload);
 std::optional<Workload> find_workload(std::string_view name);
@@ -44,6 +47,9 @@ struct Mix {
   double share[kOpKinds] = {};
 };
 Mix mix_of(Workload workload);
+inline constexpr std::size_t kGroupMax = 100;
+// The operations of a group, of one kind. 1: there are no groups.
+std::size_t group_of(Workload workload);
 
 enum class Distribution : std::uint8_t { zipfian, uniform, latest };
 const char* distribution_name(Distribution distribution);

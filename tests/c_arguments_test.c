@@ -104,6 +104,8 @@ static void lengths(tenuto_store* store, tenuto_collection* all) {
   CHECK_IS(tenuto_put(all, "k", 1, "v", bad, TENUTO_SYNC), TENUTO_INVALID_ARGUMENT);
   CHECK_IS(tenuto_put(all, "k", bad, "v", 1, TENUTO_SYNC), TENUTO_INVALID_ARGUMENT);
   CHECK_IS(tenuto_get(all, "k", bad, &value, &value_bytes), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_get_into(all, "k", bad, NULL, 0, &value_bytes), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_get_into(all, "k", 1, &value, bad, &value_bytes), TENUTO_INVALID_ARGUMENT);
   CHECK_IS(tenuto_erase(all, "k", bad, TENUTO_SYNC), TENUTO_INVALID_ARGUMENT);
   CHECK_IS(tenuto_compare_and_swap(all, "k", 1, NULL, &long_one, TENUTO_SYNC),
            TENUTO_INVALID_ARGUMENT);

@@ -30,6 +30,7 @@ static void errors(const char* path) {
 
 static void records(tenuto_collection* all) {
   void* value = &value;
+  char room[16];
   size_t bytes = 1;
   tenuto_view* view = NULL;
   tenuto_slice seen;
@@ -40,6 +41,16 @@ static void records(tenuto_collection* all) {
   CHECK(holds(all, "apple", "red") && holds(all, "banana", "yellow") && holds(all, "", ""));
   CHECK_IS(tenuto_get(all, "cherry", 6, &value, &bytes), TENUTO_NOT_FOUND);
   CHECK(value == NULL && bytes == 0);
+  memset(room, 'x', sizeof room);
+  CHECK_IS(tenuto_get_into(all, "banana", 6, room, 3, &bytes), TENUTO_OK);
+  CHECK(bytes == 6 && memcmp(room, "yelx", 4) == 0);
+  CHECK_IS(tenuto_get_into(all, "banana", 6, room, sizeof room, &bytes), TENUTO_OK);
+  CHECK(bytes == 6 && memcmp(room, "yellowx", 7) == 0);
+  CHECK_IS(tenuto_get_into(all, "banana", 6, NULL, 0, &bytes), TENUTO_OK);
+  CHECK(bytes == 6);
+  CHECK_IS(tenuto_get_into(all, "cherry", 6, room, sizeof room, &bytes), TENUTO_NOT_FOUND);
+  CHECK(bytes == 0);
+  CHECK_IS(tenuto_get_into(all, "apple", 5, NULL, 1, &bytes), TENUTO_INVALID_ARGUMENT);
   CHECK_IS(tenuto_contains(all, "apple", 5), TENUTO_OK);
   CHECK_IS(tenuto_contains(all, "cherry", 6), TENUTO_NOT_FOUND);
   CHECK_IS(tenuto_erase(all, "", 0, TENUTO_SYNC), TENUTO_OK);

@@ -1,8 +1,10 @@
 // Many keys in one call: bulk loads into empty stores, and lookups of many keys at once.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <map>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -227,6 +229,33 @@ TEST_F(KvManyTest, bulk_load_costs_a_handful_of_fences) {
   const pm::ModelCounts used = pm::thread_model_counts() - before;
   EXPECT_LT(used.fences, all.size() / 100);
   EXPECT_LT(used.lines, all.size() * 2);
+}
+
+TEST_F(KvManyTest, get_into_memory_copies_what_fits_and_tells_the_size) {
+  Store s = opened();
+  Collection plain = s;
+  Collection pairs = *s.collection("pairs", {.duplicates = true});
+  Collection lifetimes = *s.collection("lifetimes", {.expires = true});
+  for (Collection* c : {&plain, &pairs, &lifetimes}) {
+    ASSERT_EQ(c->put("key", "value"), Status::ok);
+    for (const std::size_t room : {0u, 1u, 5u, 9u}) {
+      std::string memory(10, '-');
+      const Result<std::size_t> bytes = c->get("key", std::span<char>(memory.data(), room));
+      ASSERT_TRUE(bytes);
+      EXPECT_EQ(*bytes, 5u);
+      const std::string copied = std::string("value").substr(0, room);
+      EXPECT_EQ(memory, copied + std::string(10 - copied.size(), '-'));
+    }
+    EXPECT_EQ(c->get("other", std::span<char>()).error(), Status::not_found);
+    const std::string long_key(kKeyBytesMax + 1, 'z');
+    std::string value;
+    EXPECT_EQ(c->get(long_key, std::span<char>()).error(), c->get(long_key, value));
+  }
+  ASSERT_EQ(lifetimes.put("short", "value", {.ttl_ms = 1}), Status::ok);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(lifetimes.get("short", std::span<char>()).error(), Status::not_found);
+  ASSERT_EQ(s.close(), Status::ok);
+  EXPECT_EQ(plain.get("key", std::span<char>()).error(), Status::closed);
 }
 
 TEST_F(KvManyTest, multi_get_agrees_with_get) {

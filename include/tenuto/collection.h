@@ -105,6 +105,8 @@ class TENUTO_API Collection {
   // Pool::health) | closed | forked. No fence, no lock.
   Status get(std::string_view key, std::string& value) const;
   Result<std::string> get(std::string_view key) const;
+  // As get, into the caller's memory: copies the value, or as much of it as fits. Returns its size.
+  Result<std::size_t> get(std::string_view key, std::span<char> to) const;
   // As get, without a copy. busy: the process has 4096 iterators and views.
   Result<View> view(std::string_view key) const;
   // Whether the key exists. ok | not_found | too_large | corrupt | io | closed | forked. Does not

@@ -84,6 +84,10 @@ int tenuto_collection_expires(const tenuto_collection* collection);
  * if the status is not TENUTO_OK. */
 tenuto_status tenuto_get(const tenuto_collection* in, const void* key, size_t key_bytes,
                          void** value, size_t* value_bytes);
+/* Into the caller's memory: copies the value, or as much of it as fits into `room` bytes.
+ * *value_bytes: its size; 0 if the status is not TENUTO_OK. */
+tenuto_status tenuto_get_into(const tenuto_collection* in, const void* key, size_t key_bytes,
+                              void* to, size_t room, size_t* value_bytes);
 tenuto_status tenuto_contains(const tenuto_collection* in, const void* key, size_t key_bytes);
 tenuto_status tenuto_put(tenuto_collection* in, const void* key, size_t key_bytes,
                          const void* value, size_t value_bytes, tenuto_durability durability);

@@ -26,6 +26,18 @@ tenuto_status tenuto_get(const tenuto_collection* in, const void* key, size_t ke
   return TENUTO_OK;
 }
 
+tenuto_status tenuto_get_into(const tenuto_collection* in, const void* key, size_t key_bytes,
+                              void* to, size_t room, size_t* value_bytes) {
+  if (!sound(in, key, key_bytes) || !sound(to, room) || value_bytes == nullptr) {
+    return TENUTO_INVALID_ARGUMENT;
+  }
+  *value_bytes = 0;
+  const Result<std::size_t> found =
+      in->collection.get(bytes_of(key, key_bytes), {static_cast<char*>(to), room});
+  if (found) *value_bytes = *found;
+  return give(found.error());
+}
+
 tenuto_status tenuto_contains(const tenuto_collection* in, const void* key, size_t key_bytes) {
   if (!sound(in, key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
   return give(in->collection.contains(bytes_of(key, key_bytes)));

@@ -74,6 +74,28 @@ Result<std::string> Collection::get(std::string_view key) const {
   return value;
 }
 
+Result<std::size_t> Collection::get(std::string_view key, std::span<char> to) const {
+  std::size_t bytes = 0;
+  const auto copy = [&](std::string_view value) {
+    bytes = value.size();
+    std::copy_n(value.begin(), std::min(bytes, to.size()), to.begin());
+  };
+  const store::ReadGuard guard(pool_of(state_));
+  const CollectionUse use(state_.get());
+  TENUTO_TRY(use.status());
+  const store::Encoding& encoding = state_->encoding;
+  if (encoding.duplicates()) {
+    std::string value;
+    TENUTO_TRY(first_value(pairs_of(key), value));
+    copy(value);
+    return bytes;
+  }
+  TENUTO_TRY(find(use, encoding, key, true,
+                  [&](std::string_view stored) { copy(encoding.value_in(stored)); }));
+  TENUTO_TRY(use->bad_pages());
+  return bytes;
+}
+
 Result<View> Collection::view(std::string_view key) const {
   View v;
   store::EpochSlot* const slot = store::take_loose_slot();

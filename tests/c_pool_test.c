@@ -202,6 +202,28 @@ static void transactions(tenuto_pool* pool, struct root* root) {
   tenuto_tx_abort(NULL);
 }
 
+static void parts(tenuto_pool* pool, struct root* root) {
+  tenuto_tx* tx = NULL;
+  const uint64_t seven = 7;
+  uint64_t seen = 0;
+  const uint64_t before = root->balance[1];
+  CHECK_IS(tenuto_tx_begin(pool, &tx), TENUTO_OK);
+  CHECK_IS(tenuto_tx_set(tx, &root->balance[1], &seven, sizeof seven), TENUTO_OK);
+  CHECK(root->balance[1] == before);
+  CHECK_IS(tenuto_tx_get(tx, &root->balance[1], &seen, sizeof seen), TENUTO_OK);
+  CHECK(seen == 7);
+  CHECK_IS(tenuto_tx_set(tx, &seen, &seven, sizeof seven), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_tx_set(tx, &root->balance[1], NULL, 8), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_tx_set(tx, &root->balance[1], &seven, (size_t)-1), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_tx_get(tx, NULL, &seen, 8), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_tx_commit(tx, TENUTO_SYNC), TENUTO_OK);
+  CHECK(root->balance[1] == 7);
+  root->balance[1] = before;
+  tenuto_flush(&root->balance[1], 8);
+  CHECK_IS(tenuto_tx_set(NULL, root, &seven, 8), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_tx_get(NULL, root, &seen, 8), TENUTO_INVALID_ARGUMENT);
+}
+
 static void count_end(void* context, int committed_) { ((int*)context)[committed_] += 1; }
 
 static void savepoints(tenuto_pool* pool, struct root* root) {
@@ -418,6 +440,7 @@ int main(void) {
   plain_pointers(pool, root);
   versioned_pointers(pool, root);
   transactions(pool, root);
+  parts(pool, root);
   savepoints(pool, root);
   actions(pool, root);
   several_pools(pool, root, other_path);

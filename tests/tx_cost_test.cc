@@ -130,6 +130,14 @@ TEST(TxCostTest, fields_are_three_fences_however_many) {
                           return Status::ok;
                         }),
               3, 21);
+  EXPECT_COST(b.measure("10 x 8 B by set",
+                        [&](Transaction& tx) {
+                          for (int i = 0; i < 10; ++i) {
+                            TENUTO_TRY(tx.set(b.lines[i].word[0], std::uint64_t{1}));
+                          }
+                          return Status::ok;
+                        }),
+              3, 21);
   EXPECT_COST(b.measure("a field, ten times",
                         [&](Transaction&) {
                           for (int i = 0; i < 10; ++i) field(0) += 1;

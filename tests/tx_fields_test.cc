@@ -4,9 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <new>
+#include <optional>
+#include <random>
 #include <thread>
+#include <utility>
 
 #include "support/failing_memory.h"
 #include "support/tx_parts.h"
@@ -178,6 +183,96 @@ TEST_F(TxFieldsTest, large_values_and_parts_of_them) {
             Status::aborted);
   EXPECT_EQ(wide.get().text[3], 0);
   EXPECT_EQ(wide.get().text[150], 'a');
+}
+
+struct Record {
+  std::uint64_t count;
+  std::uint32_t part[4];
+  char letter;
+};
+
+TEST_F(TxFieldsTest, parts_of_a_plain_object_wait_as_fields_do) {
+  auto& r = parts_.make_root<Record>(1);
+  Transaction tx = begin();
+  ASSERT_EQ(tx.set(r.count, 7), Status::ok);
+  ASSERT_EQ(tx.set(r.part[2], 8), Status::ok);
+  ASSERT_EQ(tx.set(r.letter, 'a'), Status::ok);
+  ASSERT_EQ(tx.set(r.count, 9), Status::ok);
+  EXPECT_EQ(r.count + r.part[2] + r.letter, 0u);
+  EXPECT_EQ(tx.get(r.count), 9u);
+  const Record whole = tx.get(r);
+  EXPECT_EQ(whole.count, 9u);
+  EXPECT_EQ(whole.part[1], 0u);
+  EXPECT_EQ(whole.part[2], 8u);
+  EXPECT_EQ(whole.letter, 'a');
+  ASSERT_EQ(tx.commit(), Status::ok);
+  EXPECT_EQ(r.count, 9u);
+  EXPECT_EQ(r.part[2], 8u);
+  EXPECT_EQ(r.letter, 'a');
+  EXPECT_EQ(tx.get(r.count), 9u);
+  EXPECT_EQ(tx.set(r.count, 1), Status::closed);
+}
+
+// The last assignment of each byte counts, whatever the pieces were.
+TEST_F(TxFieldsTest, overlapping_parts_have_what_was_assigned_last) {
+  constexpr std::size_t kBytes = 200;
+  using Bytes = std::array<char, kBytes>;
+  auto& stored = parts_.make_root<Bytes>(1);
+  std::mt19937_64 rng(20261129);
+  for (int round = 0; round < 300; ++round) {
+    const Bytes before = stored;
+    Bytes expected = before;
+    Transaction tx = begin();
+    std::optional<std::pair<Transaction::Savepoint, Bytes>> back;
+    for (int i = 0; i < 12; ++i) {
+      const std::size_t at = rng() % kBytes;
+      const std::size_t n =
+          std::min<std::size_t>(rng() % 4 == 0 ? rng() % kBytes : rng() % 9, kBytes - at);
+      if (rng() % 8 == 0) {
+        ASSERT_EQ(tx.add_later(&stored[at], n), Status::ok);
+      } else if (rng() % 16 == 0) {
+        ASSERT_EQ(tx.ready(), Status::ok);
+        ASSERT_EQ(stored, expected);
+      } else if (!back && round % 3 == 0) {
+        back.emplace(*tx.savepoint(), expected);
+      } else {
+        for (std::size_t k = 0; k < n; ++k) expected[at + k] = static_cast<char>(rng());
+        ASSERT_EQ(tx.set(&stored[at], &expected[at], n), Status::ok);
+      }
+      ASSERT_EQ(tx.get(stored), expected) << round << ", " << i;
+      const std::size_t from = rng() % kBytes;
+      Bytes part{};
+      tx.get(&stored[from], part.data(), kBytes - from);
+      ASSERT_TRUE(std::equal(expected.begin() + from, expected.end(), part.begin()));
+    }
+    if (back && rng() % 2 == 0) {
+      ASSERT_EQ(tx.rollback_to(back->first), Status::ok);
+      expected = back->second;
+      ASSERT_EQ(tx.get(stored), expected);
+    }
+    if (rng() % 4 == 0) {
+      tx.abort();
+      expected = before;
+    } else {
+      ASSERT_EQ(tx.commit(), Status::ok);
+    }
+    ASSERT_EQ(stored, expected) << round;
+  }
+}
+
+TEST_F(TxFieldsTest, a_part_that_cannot_be_set_is_no_reason_to_abort) {
+  auto& r = parts_.make_root<Record>(1);
+  std::uint64_t outside = 5;
+  Transaction tx = begin();
+  ASSERT_EQ(tx.set(r.count, 7), Status::ok);
+  EXPECT_EQ(tx.set(outside, 6), Status::invalid_argument);
+  EXPECT_EQ(outside, 5u);
+  EXPECT_EQ(tx.get(outside), 5u);
+  EXPECT_EQ(tx.set(&r, &r, ~std::size_t{0}), Status::invalid_argument);
+  EXPECT_EQ(tx.set(&r, &r, ~std::size_t{0} / 2), Status::invalid_argument);
+  EXPECT_EQ(tx.status(), Status::ok);
+  ASSERT_EQ(tx.commit(), Status::ok);
+  EXPECT_EQ(r.count, 7u);
 }
 
 TEST_F(TxFieldsTest, an_inner_transaction_joins) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "pm/metadata_key.h"
 #include "pm/plant.h"
@@ -127,6 +128,37 @@ bool Txn::load_field(const void* at, void* value, std::size_t bytes) const {
     std::memcpy(value, waiting, bytes);
   }
   return true;
+}
+
+// Waiting values never overlap. What would is stored first, in place.
+Status Txn::set(void* at, const void* value, std::size_t bytes) {
+  const pm::MetadataOpen rights;
+  TENUTO_TRY(status());
+  if (!file_.contains(at)) return refuse_foreign(at);
+  if (bytes == 0) return Status::ok;
+  const std::uint64_t begin = file_.offset_of(at).value;
+  if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
+  if (fields_.find(begin, bytes) == nullptr) {
+    const RangeSet::Answer first = added_.at(begin);
+    const bool added = first.inside || first.until < begin + bytes;
+    if (undo_pending_ && added && !TENUTO_PLANT("tx_parts_wait_twice")) TENUTO_TRY(ready());
+  }
+  store_field(at, value, bytes, nullptr);
+  return std::exchange(field_error_, Status::ok);
+}
+
+void Txn::get(const void* at, void* value, std::size_t bytes) const {
+  std::memcpy(value, at, bytes);
+  if (fields_.empty() || !file_.contains(at) || load_field(at, value, bytes)) return;
+  const std::uint64_t begin = file_.offset_of(at).value;
+  fields_.for_each([&](std::uint64_t offset, const std::byte* waiting, std::size_t n) {
+    const std::uint64_t from = std::max(begin, offset);
+    const std::uint64_t to = std::min(begin + bytes, offset + n);
+    if (from < to) {
+      std::memcpy(static_cast<std::byte*>(value) + (from - begin), waiting + (from - offset),
+                  to - from);
+    }
+  });
 }
 
 }  // namespace TENUTO_NS::tx

@@ -2,6 +2,7 @@
 // store/pool/pool.cc, because it needs the parts of a Pool.
 #include "tenuto/tx.h"
 
+#include <cstring>
 #include <utility>
 
 #include "pm/no_memory.h"
@@ -84,6 +85,19 @@ Status Transaction::add(const void* p, std::size_t bytes) {
 Status Transaction::add_later(const void* p, std::size_t bytes) {
   tx::Txn* const txn = open();
   return txn == nullptr ? why_not() : txn->add_later(p, bytes);
+}
+
+Status Transaction::set(void* at, const void* value, std::size_t bytes) {
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->set(at, value, bytes);
+}
+
+void Transaction::get(const void* at, void* value, std::size_t bytes) const {
+  const tx::Txn* const txn = open();
+  if (txn == nullptr)
+    std::memcpy(value, at, bytes);
+  else
+    txn->get(at, value, bytes);
 }
 
 Status Transaction::overwrite(const void* p, std::size_t bytes) {

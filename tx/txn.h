@@ -108,6 +108,10 @@ class Txn {
   // target: what a field that is a pointer gets. It may not be outside the pool.
   void store_field(void* at, const void* value, std::size_t bytes, const void* target);
   bool load_field(const void* at, void* value, std::size_t bytes) const;
+  // The same for a part of an object, which may share bytes with others that wait. An assignment
+  // that fails changes nothing, and is no status of the transaction.
+  Status set(void* at, const void* value, std::size_t bytes);
+  void get(const void* at, void* value, std::size_t bytes) const;
   // Where the transaction began, for reports: a line of the program, or (line 0) the call that did
   // it. `file` lives as long as the program.
   void began_at(const char* file, int line) {

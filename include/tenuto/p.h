@@ -21,6 +21,8 @@
 // stores in place. Outside a transaction, in DRAM or in a constructor, a field is an ordinary
 // variable: an assignment is neither logged nor flushed.
 //
+// Transaction::set does the same for an object that is no field, and for a part of one.
+//
 // Errors: an assignment that cannot be logged, or of a pointer out of the field's pool, changes
 // nothing. The transaction then cannot commit: Transaction::status() tells why (full,
 // invalid_argument), and commit() rolls back and returns it.

@@ -24,7 +24,7 @@
  * - Nothing is thrown into C: a process without memory ends. In a program in C++ std::bad_alloc,
  *   and what its own functions throw, passes through a call as through that of C++.
  * - Only in C++: Pool::open_all, Pool::find_garbage and rescue (the tool has them: settle, gc,
- *   check --repair); Store::time_ms; Transaction::lock and attempt; fields, filters,
+ *   check --repair); Store::time_ms; Transaction::lock and attempt; p<T>, filters,
  *   ConcurrentHashMap; what PoolInfo says of the journal and of other pools.
  */
 #ifndef TENUTO_TENUTO_POOL_H
@@ -333,6 +333,10 @@ tenuto_status tenuto_tx_add(tenuto_tx* tx, const void* p, size_t bytes);
 tenuto_status tenuto_tx_add_later(tenuto_tx* tx, const void* p, size_t bytes);
 tenuto_status tenuto_tx_ready(tenuto_tx* tx);
 tenuto_status tenuto_tx_overwrite(tenuto_tx* tx, const void* p, size_t bytes);
+/* An assignment that waits until the commit, so that one fence is enough for many. _get reads what
+ * waits; the object has it after tenuto_tx_add, tenuto_tx_ready or the commit. */
+tenuto_status tenuto_tx_set(tenuto_tx* tx, void* at, const void* value, size_t bytes);
+tenuto_status tenuto_tx_get(const tenuto_tx* tx, const void* at, void* value, size_t bytes);
 tenuto_status tenuto_tx_alloc(tenuto_tx* tx, uint64_t bytes, const tenuto_alloc_options* options,
                               void** block);
 tenuto_status tenuto_tx_free(tenuto_tx* tx, const void* block);

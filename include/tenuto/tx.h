@@ -51,6 +51,8 @@
 // holds are free in the child. The parent's transaction goes on.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -119,6 +121,25 @@ class TENUTO_API Transaction {
     return add_later(&object, sizeof object);
   }
   Status ready();
+  // Assigns to an object in the pool, or to a part of one, as p<T> does (tenuto/p.h): the old bytes
+  // are logged, and the new value waits until the commit, add or ready. So one fence is enough for
+  // any number of assignments. get() reads what waits, the object itself what is stored. A part of
+  // something that waits, or that was added without ready(), costs one fence more. Not ok: nothing
+  // was changed. Statuses as add. T: trivially copyable; not Ptr, whose word depends on its place.
+  template <class T>
+  Status set(T& object, const std::type_identity_t<T>& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return set(&object, &value, sizeof object);
+  }
+  Status set(void* at, const void* value, std::size_t bytes);
+  template <class T>
+  T get(const T& object) const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    std::array<std::byte, sizeof(T)> bytes;
+    get(&object, bytes.data(), bytes.size());
+    return std::bit_cast<T>(bytes);
+  }
+  void get(const void* at, void* value, std::size_t bytes) const;
   // The bytes have no value yet, or no more (an unused slot): the commit flushes them, and nothing
   // saves what was there. Store at once. After an abort or a crash they are undefined, unless they
   // were added before. So what is removed and may be overwritten in the same transaction has to be

@@ -235,6 +235,17 @@ tenuto_status tenuto_tx_ready(tenuto_tx* tx) {
 tenuto_status tenuto_tx_overwrite(tenuto_tx* tx, const void* p, size_t bytes) {
   return tx == nullptr ? TENUTO_INVALID_ARGUMENT : give(tx->tx.overwrite(p, bytes));
 }
+tenuto_status tenuto_tx_set(tenuto_tx* tx, void* at, const void* value, size_t bytes) {
+  if (tx == nullptr || !c::sound(value, bytes)) return TENUTO_INVALID_ARGUMENT;
+  return give(tx->tx.set(at, value, bytes));
+}
+tenuto_status tenuto_tx_get(const tenuto_tx* tx, const void* at, void* value, size_t bytes) {
+  if (tx == nullptr || !c::sound(at, bytes) || !c::sound(value, bytes)) {
+    return TENUTO_INVALID_ARGUMENT;
+  }
+  tx->tx.get(at, value, bytes);
+  return TENUTO_OK;
+}
 tenuto_status tenuto_tx_alloc(tenuto_tx* tx, uint64_t bytes, const tenuto_alloc_options* options,
                               void** block) {
   AllocOptions o;

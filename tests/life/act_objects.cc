@@ -275,7 +275,13 @@ Status Actor::change_objects(Transaction& tx, RootObject& root, const Step& s, c
   for (std::size_t i = 3; i < words.size(); i += 2) {
     const std::uint64_t slot = words[i], tag = words[i + 1], type = words[2];
     TENUTO_TRY(root.shelf.put(tx, slot, root.stamp[slot], tag));
-    root.stamp[slot] = tag;
+    if (slot % 2 == 0) {
+      root.stamp[slot] = tag;
+    } else {
+      auto& stamp = reinterpret_cast<std::uint64_t&>(root.stamp[slot]);
+      TENUTO_TRY(tx.set(stamp, tag));
+      if (tx.get(stamp) != tag) return Status::corrupt;
+    }
     if (s.a[3] != 0) {
       std::uint64_t* const block = root.block(slot);
       TENUTO_TRY(slot % 2 == 0 ? tx.free(block) : tx.destroy(block));

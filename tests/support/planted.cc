@@ -240,6 +240,8 @@ const std::vector<Planted>& bugs_below_the_store() {
        "the world after no number of steps"},
       {"tx_field_stored_before_its_entry", "a field is stored before its old bytes are durable",
        "tx_fields", "the world after no number of steps"},
+      {"tx_parts_wait_twice", "a part waits beside the object that it is a part of", "tx_fields",
+       "the world after no number of steps"},
       {"tx_fields_stored_after_the_commit_record", "waiting fields are stored after the commit",
        "tx_fields", "the world after no number of steps"},
       {"tx_abort_keeps_frees_done", "an abort leaves frees_done behind", "tx_aborts",

@@ -34,9 +34,10 @@ inline const Script kAborts = {Op::link,         Op::abort_stores, Op::transfer,
 inline const Script kOverflow = {Op::overflow, Op::abort_overflow, Op::transfer, Op::overflow,
                                  Op::drain,    Op::overflow,       Op::link};
 
-inline const Script kFields = {Op::field_stores, Op::field_link,  Op::abort_fields, Op::field_mixed,
-                               Op::field_link,   Op::unlink,      Op::field_many,   Op::transfer,
-                               Op::abort_fields, Op::field_stores};
+inline const Script kFields = {Op::field_stores, Op::field_link, Op::abort_fields,
+                               Op::field_mixed,  Op::field_link, Op::unlink,
+                               Op::field_many,   Op::transfer,   Op::abort_fields,
+                               Op::field_stores, Op::set_parts,  Op::set_parts};
 
 inline const Script kAppends = {Op::fill_unused, Op::append,       Op::append, Op::abort_append,
                                 Op::append,      Op::field_stores, Op::append, Op::abort_append,

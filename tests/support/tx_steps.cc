@@ -1,5 +1,6 @@
 #include "support/tx_steps.h"
 
+#include <array>
 #include <vector>
 
 #include "tenuto/p.h"
@@ -17,6 +18,7 @@ struct Picks {
         tag(choice >> 20 | 1) {}
   std::size_t a, b, d;
   std::uint64_t tag;
+  std::size_t three() const { return a / 4 * 4; }  // the first of three words
   std::size_t spaced(std::size_t i) const { return (a + 7 * i) % World::kWords; }
 };
 
@@ -66,6 +68,9 @@ void WorldState::apply(Op op, std::uint64_t choice) {
     case Op::field_stores:
     case Op::field_mixed:
       for (std::size_t i = 0; i < 3; ++i) word[p.spaced(i)] += i + 3;
+      break;
+    case Op::set_parts:
+      for (std::size_t i = 0; i < 3; ++i) word[p.three() + i] += i + 7;
       break;
     case Op::field_link:
       word[p.a] += 2;
@@ -175,6 +180,16 @@ Status add_spread(Transaction& tx, World& w, std::uint64_t more) {
 }
 
 constexpr std::uint64_t kLargeBytes = 20'000;
+
+// A part, all three, and the part again: the last assignment counts.
+Status set_parts(Transaction& tx, std::uint64_t* word, const std::uint64_t* after) {
+  using Three = std::array<std::uint64_t, 3>;
+  Three& three = *reinterpret_cast<Three*>(word);
+  TENUTO_TRY(tx.set(word[1], 99));
+  if (tx.get(three) != Three{word[0], 99, word[2]}) return Status::corrupt;
+  TENUTO_TRY(tx.set(three, Three{after[0], 98, after[2]}));
+  return tx.set(word[1], after[1]);
+}
 
 // The same bytes as fields.
 using Field = p<std::uint64_t>;
@@ -291,6 +306,8 @@ Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldS
       field(w.word[p.spaced(0)]) = 99;
       for (std::size_t i = 0; i < 3; ++i) field(w.word[p.spaced(i)]) = after.word[p.spaced(i)];
       return field(w.word[p.spaced(0)]) == after.word[p.spaced(0)] ? Status::ok : Status::corrupt;
+    case Op::set_parts:
+      return set_parts(tx, &w.word[p.three()], &after.word[p.three()]);
     case Op::field_link:
       return field_link(tx, w, p, after);
     case Op::field_mixed:

@@ -40,6 +40,7 @@ enum class Op {
   field_link,    // p<T*>: free a block, make one, change a word
   field_mixed,   // fields before and after a range that is added
   field_many,    // a field in each line
+  set_parts,     // Transaction::set: an object, parts of it before and after
   abort_fields,
   part_undone,   // stores, a free, an allocation and fields, and back to a savepoint before them
   append,        // overwrite: a slot without a value gets one, and a field counts it

@@ -80,6 +80,34 @@ TEST_F(NoMemoryCollectionsTest, a_compaction) {
                               });
 }
 
+// Records of a store that was filled in no order move all; some have old versions, which stay.
+TEST_F(NoMemoryCollectionsTest, a_compaction_in_key_order) {
+  std::optional<Snapshot> snapshot;
+  Collection c;
+  const CompactOptions in_order = {.in_key_order = true};
+  every_allocation_fails_once(
+      [&] { (void)s_->compact(in_order); },
+      [&] {
+        std::string value;
+        EXPECT_EQ(contents(c).size(), 600u);
+        EXPECT_EQ(c.get(key_of(7), value), Status::ok);
+        EXPECT_EQ(value, "new");
+        const Status s = snapshot->get({c, key_of(7)}, value);
+        EXPECT_TRUE(s == Status::expired || (s == Status::ok && value == "old")) << value;
+        EXPECT_TRUE(s_->compact(in_order));
+        EXPECT_EQ(contents(c).size(), 600u);
+        snapshot.reset();
+        EXPECT_EQ(s_->drop("shuffled"), Status::ok);
+      },
+      [&] {
+        c = made("shuffled", 0);
+        for (int i = 0; i < 600; ++i) (void)c.put(key_of(i * 7 % 600), "old");
+        snapshot = *s_->snapshot();
+        for (int i = 0; i < 600; i += 7) (void)c.put(key_of(i), "new");
+        (void)c.put(key_of(7), "new");
+      });
+}
+
 // Merged leaves may lose their old versions (the snapshot expires), but not their records.
 TEST_F(NoMemoryCollectionsTest, a_compaction_under_a_snapshot) {
   std::optional<Snapshot> snapshot;

@@ -5,6 +5,7 @@ usage: pmemobj_import_test.py PROGRAM IMPORTER DROP_IN
 PROGRAM is tests/pmemobj_import_program.c, linked to libpmemobj.
 """
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -42,6 +43,35 @@ def main():
         assert "No such file" in run(*words[:-1], old + "x", new + "6", code=1)
         run(*words[:-1], new, new + "7", code=10)  # no pool of libpmemobj
         assert sorted(os.listdir(folder)) == ["new", "old"]
+
+        # An offset that no object has is told, before the new pool has its name.
+        plain = [importer, "--library", drop_in]
+        for wrong in ["9:0", "5:4096", "root:4096"]:
+            said = run(*plain, "--offset", wrong, old, new + "14", code=2)
+            assert wrong + ": no such object" in said, said
+        said = run(*plain, "--offset", "5:0", "--offset", "root:8", old, new + "14")
+        assert "199 OIDs or offsets lead to no object" in said, said  # the numbers but for 0
+        os.unlink(new + "14")
+
+        # A damaged pool, a set of files, and little memory: a message, and nothing is left.
+        size_of_text = before.index(b"node 7\0") - 16
+        damaged = bytearray(before)
+        damaged[size_of_text + 4] = 1  # 4 GiB more
+        open(old + "15", "wb").write(damaged)
+        assert "damaged" in run(*plain, old + "15", new + "15", code=9)
+        os.unlink(old + "15")
+        open(old + "16", "w").write("PMEMPOOLSET\n8M /dev/shm/nothing\n")
+        assert "--size" in run(*plain, old + "16", new + "16", code=2)
+        os.unlink(old + "16")
+        for mib in range(20, 200, 5):
+            limit = mib << 20
+            done = subprocess.run([*plain, old, new + "17"], capture_output=True, text=True,
+                                  preexec_fn=lambda: resource.setrlimit(
+                                      resource.RLIMIT_AS, (limit, limit)))
+            assert done.returncode >= 0 and (done.returncode == 0 or done.stderr), (mib, done)
+            if done.returncode == 0:
+                os.unlink(new + "17")
+            assert sorted(os.listdir(folder)) == ["new", "old"], (mib, os.listdir(folder))
 
         # Files of others stay, and with a foreign journal the new pool could not be opened.
         for name in ["8.import", "8.import.journal", "9.journal"]:

@@ -89,6 +89,36 @@ void write_file(const char* path, const std::string& head, off_t bytes) {
   ::close(fd);
 }
 
+// A program that forgets to flush keeps its stores as long as nothing crashes.
+TEST_F(Pmemobj, what_was_not_flushed_is_there_after_a_clean_close) {
+  for (const char* medium : {"line", "cache", "journal"}) {
+    ASSERT_EQ(::setenv("TENUTO_PMEMOBJ_MEDIUM", medium, 1), 0);
+    const TempPath other(std::string("pmemobj-unflushed-") + medium);
+    PMEMobjpool* pop = pmemobj_create(other.str().c_str(), kLayout, PMEMOBJ_MIN_POOL, 0600);
+    ASSERT_NE(pop, nullptr) << pmemobj_errormsg();
+    constexpr std::size_t kBytes = 100'000;
+    const PMEMoid oid = pmemobj_root(pop, kBytes);
+    std::memset(pmemobj_direct(oid), 'a', kBytes);
+    pmemobj_persist(pop, pmemobj_direct(oid), kBytes / 2);
+    for (int life = 0; life < 2; ++life) {
+      auto* const bytes = static_cast<char*>(pmemobj_direct(oid));
+      bytes[100] = static_cast<char>('b' + life);
+      bytes[kBytes - 1] = static_cast<char>('c' + life);
+      pmemobj_close(pop);
+      pop = pmemobj_open(other.str().c_str(), kLayout);
+      ASSERT_NE(pop, nullptr) << pmemobj_errormsg();
+      std::string expected(kBytes, 'a');
+      expected[100] = static_cast<char>('b' + life);
+      expected[kBytes - 1] = static_cast<char>('c' + life);
+      EXPECT_TRUE(std::string(static_cast<char*>(pmemobj_direct(oid)), kBytes) == expected)
+          << medium << ", life " << life;
+    }
+    pmemobj_close(pop);
+    EXPECT_EQ(pmemobj_check(other.str().c_str(), kLayout), 1);
+  }
+  ::unsetenv("TENUTO_PMEMOBJ_MEDIUM");
+}
+
 TEST_F(Pmemobj, files_of_others_are_left_alone) {
   const TempPath other("pmemobj-other");
   write_file(other.str().c_str(), "PMEMOBJ", PMEMOBJ_MIN_POOL);

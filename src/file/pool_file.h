@@ -206,7 +206,7 @@ class PoolFile final : public OfProcess {
   HeadPage& head() const { return *at<HeadPage>({kHeadPageOffset}); }
   const ZoneEntry& zone(std::size_t i) const { return at<ZoneEntry>({kZoneTableOffset})[i]; }
   std::size_t zone_count() const;
-
+  int fd() const { return fd_; }  // to read what is in the file
   const std::string& path() const { return path_; }
   const Superblock& superblock() const { return super_; }
   unsigned mode() const { return mode_; }

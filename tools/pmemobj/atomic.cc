@@ -18,9 +18,6 @@ namespace TENUTO_NS::pmemobj {
 
 namespace {
 
-constexpr std::uint64_t kXallocFlags =
-    POBJ_XALLOC_ZERO | POBJ_XALLOC_CLASS_MASK | POBJ_XALLOC_ARENA_MASK;
-
 // Makes a place for an OID ready to be stored to, if it is in the pool.
 Status add_dest(OpenPool& pool, tx::Txn& txn, PMEMoid* dest) {
   if (dest == nullptr || !pool.file().contains(dest)) return Status::ok;
@@ -138,13 +135,14 @@ int pmemobj_alloc(PMEMobjpool* pop, PMEMoid* oidp, size_t size, uint64_t type_nu
 int pmemobj_xalloc(PMEMobjpool* pop, PMEMoid* oidp, size_t size, uint64_t type_num, uint64_t flags,
                    pmemobj_constr constructor, void* arg) {
   return answer([&] {
-    return alloc(pop, oidp, {size, type_num, flags}, kXallocFlags, constructor, arg);
+    return alloc(pop, oidp, {size, type_num, flags}, POBJ_TX_XALLOC_VALID_FLAGS, constructor, arg);
   });
 }
 
 int pmemobj_zalloc(PMEMobjpool* pop, PMEMoid* oidp, size_t size, uint64_t type_num) {
   return answer([&] {
-    return alloc(pop, oidp, {size, type_num, POBJ_FLAG_ZERO}, kXallocFlags, nullptr, nullptr);
+    return alloc(pop, oidp, {size, type_num, POBJ_FLAG_ZERO}, POBJ_TX_XALLOC_VALID_FLAGS, nullptr,
+                 nullptr);
   });
 }
 

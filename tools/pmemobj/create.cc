@@ -336,6 +336,8 @@ void close_pool(PMEMobjpool* handle) {
     pm::abandon(pool->impl.release());
     return;
   }
+  if (!flush_unflushed(*pool))
+    refuse(errno, "pmemobj_close: what was not flushed is lost: %s", std::strerror(errno));
   if (const Status s = pool->impl->close(); s != Status::ok) refuse(s, "pmemobj_close");
 }
 

@@ -27,6 +27,7 @@ struct Noted {
   std::int64_t most = std::numeric_limits<int>::max();
 };
 constexpr std::int64_t kBytesMax = PMEMOBJ_MAX_ALLOC_SIZE;
+constexpr std::int64_t kPartMin = PMEMOBJ_MIN_PART;  // the least granularity; 0: none
 constexpr Noted kNoted[] = {
     {"prefault.at_create", Size::int_, false, 0},
     {"prefault.at_open", Size::int_, false, 0},
@@ -85,7 +86,8 @@ int take(const Noted& n, OpenPool* pool, const void* arg) {
   } else {
     std::memcpy(&value, arg, sizeof value);
   }
-  if (value < n.least || value > n.most) {
+  const bool part = n.name != "heap.size.granularity" || value == 0 || value >= kPartMin;
+  if (value < n.least || value > n.most || !part) {
     return refuse(EINVAL, "%s is %lld to %lld, and not %lld", n.name.data(),
                   static_cast<long long>(n.least), static_cast<long long>(n.most),
                   static_cast<long long>(value));

@@ -11,7 +11,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <libpmemobj.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,70 +19,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <random>
-#include <set>
+#include <new>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "tools/pmemobj/import_file.h"
+
+namespace import {
 
 namespace {
 
 // Where libpmemobj keeps the layout's name, behind the header of the file.
 constexpr std::size_t kLayoutPlace = 4096;
-
-// Exit codes are those of tenuto, the numbers of tenuto::Status (tools/tenuto.md).
-enum Code {
-  kNotFound = 1,
-  kUsage = 2,
-  kExists = 3,
-  kFull = 4,
-  kBusy = 6,
-  kPermission = 7,
-  kIo = 8,
-  kCorrupt = 9,
-  kNotAPool = 10,
-  kStopped = 14
-};
-
-Code code_of(int error) {
-  switch (error) {
-    case ENOENT:
-      return kNotFound;
-    case EEXIST:
-      return kExists;
-    case ENOMEM:
-    case ENOSPC:
-    case EFBIG:
-      return kFull;
-    case EWOULDBLOCK:
-      return kBusy;
-    case EACCES:
-    case EPERM:
-      return kPermission;
-    default:
-      return kIo;
-  }
-}
-
-// The new pool while it is not complete. Plain arrays, for the handler of signals.
-char unfinished[4096];
-char unfinished_journal[4096];
-
-void remove_unfinished() {
-  if (unfinished[0] == 0) return;
-  ::unlink(unfinished);
-  ::unlink(unfinished_journal);
-}
-
-void stopped(int) {
-  remove_unfinished();
-  ::_exit(kStopped);
-}
-
-[[noreturn]] void fail(Code code, const std::string& what) {
-  remove_unfinished();
-  std::fprintf(stderr, "tenuto-import-pmemobj: %s\n", what.c_str());
-  std::exit(code);
-}
 
 // The calls of the drop-in.
 struct DropIn {
@@ -118,6 +66,9 @@ struct DropIn {
   }
 };
 
+// No type number of libpmemobj: the root object.
+constexpr std::uint64_t kRoot = ~std::uint64_t{0};
+
 struct Copy {
   std::uint64_t to;
   std::uint64_t bytes;
@@ -126,15 +77,23 @@ struct Copy {
 
 class Import {
  public:
-  Import(PMEMobjpool* from, const DropIn& calls, PMEMobjpool* to)
-      : from_(from), calls_(calls), to_(to) {}
+  // old_bytes: of the old pool's file; 0: it is a set of files.
+  Import(PMEMobjpool* from, std::uint64_t old_bytes, const DropIn& calls, PMEMobjpool* to)
+      : from_(from), old_bytes_(old_bytes), calls_(calls), to_(to) {}
 
-  // Words of objects of this type that hold an offset alone.
-  std::map<std::uint64_t, std::set<std::uint64_t>> offsets;
+  // Words of objects of this type that hold an offset alone, and how many objects have the word.
+  std::map<std::uint64_t, std::map<std::uint64_t, std::uint64_t>> offsets;
 
   void run() {
     allocate();
     for (const auto& [old, copy] : copies_) fill(old, copy);
+    for (const auto& [type, places] : offsets) {
+      for (const auto& [at, objects] : places) {
+        if (objects != 0) continue;
+        fail(kUsage, "--offset " + (type == kRoot ? "root" : std::to_string(type)) + ":" +
+                         std::to_string(at) + ": no such object has eight bytes there");
+      }
+    }
   }
   std::size_t objects() const { return copies_.size(); }
   std::uint64_t pointers() const { return pointers_; }
@@ -144,15 +103,29 @@ class Import {
   void allocate() {
     if (const std::size_t bytes = pmemobj_root_size(from_); bytes != 0) {
       const PMEMoid made = calls_.root(to_, bytes);
-      add(pmemobj_root(from_, bytes), {made.off, bytes, POBJ_ROOT_TYPE_NUM}, made);
+      const PMEMoid root = pmemobj_root(from_, bytes);
+      check(root.off, bytes);
+      add(root, {made.off, bytes, kRoot}, made);
     }
+    std::uint64_t last = 0;
     for (PMEMoid o = pmemobj_first(from_); !OID_IS_NULL(o); o = pmemobj_next(o)) {
       const std::uint64_t type = pmemobj_type_num(o);
       const std::size_t bytes = pmemobj_alloc_usable_size(o);
+      check(o.off, bytes);
+      // They come in the order of their addresses, and so each once.
+      if (o.off <= last) damaged();
+      last = o.off;
       PMEMoid made = OID_NULL;
       if (calls_.alloc(to_, &made, bytes, type, nullptr, nullptr) != 0) made = OID_NULL;
       add(o, {made.off, bytes, type}, made);
     }
+  }
+  [[noreturn]] static void damaged() {
+    fail(kCorrupt, "the old pool is damaged: what it says of its objects leads out of it");
+  }
+  void check(std::uint64_t offset, std::uint64_t bytes) const {
+    const bool inside = offset < old_bytes_ && bytes <= old_bytes_ - offset;
+    if (old_bytes_ != 0 && !inside) damaged();
   }
   void add(PMEMoid old, const Copy& copy, PMEMoid made) {
     if (OID_IS_NULL(made)) {
@@ -199,17 +172,23 @@ class Import {
     }
     const auto named = offsets.find(copy.type);
     if (named != offsets.end()) {
-      for (const std::uint64_t at : named->second) {
-        if (at + 8 > copy.bytes || at % 8 != 0) continue;
-        const std::uint64_t now = moved(word(at / 8));
+      for (auto& [at, objects] : named->second) {
+        if (at >= copy.bytes || copy.bytes - at < 8) continue;
+        objects += 1;
+        std::uint64_t offset = 0;  // of the old object: the word may be half of an OID
+        std::memcpy(&offset, reinterpret_cast<char*>(from_) + old + at, sizeof offset);
+        if (offset == 0) continue;
+        const std::uint64_t now = moved(offset);
         if (now != 0) put(at / 8, now);
         pointers_ += now != 0;
+        odd_ += now == 0;
       }
     }
     calls_.persist(to_, to, copy.bytes);
   }
 
   PMEMobjpool* from_;
+  const std::uint64_t old_bytes_;
   const DropIn& calls_;
   PMEMobjpool* to_;
   std::map<std::uint64_t, Copy> copies_;  // by the old offset
@@ -222,10 +201,10 @@ class Import {
 constexpr char kHelp[] =
     "usage: tenuto-import-pmemobj [OPTION]... OLD NEW\n"
     "Copies the objects of OLD, a pool of libpmemobj, into NEW, a pool of the drop-in for it.\n"
-    "  --size BYTES        of the new pool, such as 64M or 2G; else that of OLD\n"
-    "  --offset TYPE:AT    the word at byte AT of objects of this type number holds the offset of "
-    "an\n"
-    "                      object, and no uuid; may be repeated\n"
+    "  --size BYTES        of the new pool, such as 64M or 2G; else that of OLD, if it is one "
+    "file\n"
+    "  --offset TYPE:AT    the word at byte AT of objects of this type number (root: of the root\n"
+    "                      object) holds the offset of an object, and no uuid; may be repeated\n"
     "  --library PATH      of libtenuto_pmemobj.so\n";
 
 // A number up to `end`, the first character behind it.
@@ -254,58 +233,34 @@ bool parse_size(const char* text, std::size_t& bytes) {
 }
 
 // TYPE:AT
-bool parse_offset(const char* text, std::map<std::uint64_t, std::set<std::uint64_t>>& offsets) {
-  std::uint64_t type = 0;
+bool parse_offset(const char* text, decltype(Import::offsets)& offsets) {
+  constexpr std::string_view kRootName = "root";
+  std::uint64_t type = kRoot;
   std::uint64_t at = 0;
-  if (!parse_number(text, type) || *text++ != ':' || !parse_number(text, at)) return false;
+  if (std::string_view(text).starts_with(kRootName))
+    text += kRootName.size();
+  else if (!parse_number(text, type))
+    return false;
+  if (*text++ != ':' || !parse_number(text, at)) return false;
   if (*text != 0 || at % 8 != 0) return false;
-  offsets[type].insert(at);
+  offsets[type].emplace(at, 0);
   return true;
 }
 
-// A name beside `path` that nothing has.
-void name_unfinished(const std::string& path) {
-  std::random_device device;
-  char id[20];
-  std::snprintf(id, sizeof id, ".%08x%08x", device(), device());
-  const std::string name = path + id + ".import";
-  if (name.size() + sizeof ".journal" > sizeof unfinished) fail(kUsage, path + ": too long");
-  if (::access(name.c_str(), F_OK) == 0) fail(kExists, name + " is there already");
-  std::strcpy(unfinished_journal, (name + ".journal").c_str());
-  std::strcpy(unfinished, name.c_str());
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, stopped);
+bool is_set_of_files(const std::string& path) {
+  constexpr char kHead[] = "PMEMPOOLSET";
+  char head[sizeof kHead - 1] = {};
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool is_set = fd >= 0 && ::pread(fd, head, sizeof head, 0) == ssize_t{sizeof head} &&
+                      std::memcmp(head, kHead, sizeof head) == 0;
+  if (fd >= 0) ::close(fd);
+  return is_set;
 }
 
-// Never replaces a file.
-void give_name(const std::string& path) {
-  const bool renamed =
-      ::renameat2(AT_FDCWD, unfinished, AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0;
-  // Some file systems do not know the flag, and some have no hard links.
-  const bool unknown = !renamed && (errno == EINVAL || errno == ENOSYS);
-  if (!renamed && (!unknown || ::link(unfinished, path.c_str()) != 0)) {
-    fail(code_of(errno), path + ": " + std::strerror(errno));
-  }
-  remove_unfinished();
-  unfinished[0] = 0;
-}
-
-void sync_folder_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // Some file systems cannot sync a folder (EINVAL).
-  if (fd < 0 || (::fsync(fd) != 0 && errno != EINVAL)) {
-    fail(kIo, folder + ": " + std::strerror(errno));
-  }
-  ::close(fd);
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   const char* library = "libtenuto_pmemobj.so.1";
   std::size_t bytes = 0;
-  std::map<std::uint64_t, std::set<std::uint64_t>> offsets;
+  decltype(Import::offsets) offsets;
   std::vector<std::string> paths;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
@@ -335,6 +290,10 @@ int main(int argc, char** argv) {
   if (::stat(paths[0].c_str(), &st) != 0) {
     fail(code_of(errno), paths[0] + ": " + std::strerror(errno));
   }
+  const bool is_set = is_set_of_files(paths[0]);
+  if (is_set && bytes == 0) {
+    fail(kUsage, paths[0] + " is a set of files; --size tells how large the new pool is to be");
+  }
   for (const std::string& path : {paths[1], paths[1] + ".journal"}) {
     struct stat there;
     if (::lstat(path.c_str(), &there) == 0) fail(kExists, path + " is there already");
@@ -346,12 +305,12 @@ int main(int argc, char** argv) {
   }
   const char* const layout = reinterpret_cast<const char*>(from) + kLayoutPlace;
   if (bytes == 0) bytes = static_cast<std::size_t>(st.st_size);
-  name_unfinished(paths[1]);
+  const char* const unfinished = name_unfinished(paths[1]);
   // A crash leaves nothing of the new pool, so nothing in it is durable before its close.
   ::setenv("TENUTO_PMEMOBJ_DURABILITY", "buffered", 0);
   PMEMobjpool* const to = calls.create(unfinished, layout, bytes, st.st_mode & 07777);
   if (to == nullptr) fail(code_of(errno), paths[1] + ": " + calls.errormsg());
-  Import import(from, calls, to);
+  Import import(from, is_set ? 0 : static_cast<std::uint64_t>(st.st_size), calls, to);
   import.offsets = std::move(offsets);
   import.run();
   calls.close(to);
@@ -364,9 +323,21 @@ int main(int argc, char** argv) {
   std::printf("%zu objects, %llu pointers\n", import.objects(),
               static_cast<unsigned long long>(import.pointers()));
   if (import.odd() != 0) {
-    std::printf("%llu OIDs lead to no object and were left as they are\n",
+    std::printf("%llu OIDs or offsets lead to no object and were left as they are\n",
                 static_cast<unsigned long long>(import.odd()));
   }
   if (std::fflush(stdout) != 0) fail(kIo, std::string("standard output: ") + std::strerror(errno));
   return 0;
+}
+
+}  // namespace
+
+}  // namespace import
+
+int main(int argc, char** argv) {
+  try {
+    return import::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    import::fail(import::kFull, "there is no memory for the list of objects");
+  }
 }

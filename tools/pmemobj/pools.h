@@ -61,5 +61,8 @@ OpenPool* find_by_address(const void* p);
 bool add_open_pool(std::unique_ptr<OpenPool> pool);
 // REQUIRES: no other call on the pool is under way. The caller then owns it.
 std::unique_ptr<OpenPool> remove_open_pool(OpenPool* pool);
+// Before a clean close: what the program stored and did not flush gets into the file, too. False,
+// with errno: the file cannot be read. REQUIRES: no other call on the pool is under way.
+bool flush_unflushed(OpenPool& pool);
 
 }  // namespace TENUTO_NS::pmemobj

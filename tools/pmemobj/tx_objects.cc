@@ -217,7 +217,7 @@ constexpr size_t kLine = 64;
 size_t lines(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 }  // namespace
 
-// As large as libpmemobj's: each snapshot has a head, and the buffer another one.
+// At least as large as libpmemobj's: each snapshot has a head, and the buffer another one.
 size_t pmemobj_tx_log_snapshots_max_size(size_t* sizes, size_t nsizes) {
   size_t sum = kLine;
   for (size_t i = 0; i < nsizes; ++i) {
@@ -234,6 +234,6 @@ size_t pmemobj_tx_log_intents_max_size(size_t nintents) {
   constexpr size_t kIntent = 16;
   const bool fits = nintents < PMEMOBJ_MAX_ALLOC_SIZE / kIntent - kLine;
   if (fits) return lines(nintents * kIntent) + kLine;
-  refuse(EINVAL, "the number of intents is too large");
+  refuse(ERANGE, "the number of intents is too large");
   return SIZE_MAX;
 }

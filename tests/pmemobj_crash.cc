@@ -43,6 +43,9 @@ constexpr Mistake kMistakes[] = {
     {"pmemobj_root_not_flushed", "a larger root is not flushed"},
     {"pmemobj_root_word_not_logged", "the undo log has not where the root was"},
     {"pmemobj_list_neighbour_not_logged", "an unlink logs one neighbour only"},
+    {"pmemobj_moved_object_not_flushed", "pmemobj_defrag does not flush what it copied"},
+    {"pmemobj_moved_oid_not_logged", "pmemobj_defrag stores OIDs that the undo log has not"},
+    {"pmemobj_moved_object_kept", "pmemobj_defrag frees nothing"},
     {"pmemobj_value_not_logged", "an action sets a value that the undo log has not"},
 };
 

@@ -1,6 +1,8 @@
-// Evacuation: empties sparse slabs of derived blocks. The heap chooses the slabs and hands out
-// nothing from them. The owner of the blocks (the store) walks over its blocks and moves those for
-// which leaving() is true. A slab loses its frame when its last block is given back.
+// Evacuation: empties sparse slabs, of derived blocks or of typed ones. The heap chooses the slabs
+// and hands out nothing from them. The owner of the blocks (the store; a program that knows all
+// pointers to its objects) walks over its blocks and moves those for which leaving() is true. A
+// slab loses its frame when its last block is given back. Slabs of logged blocks without types are
+// morphed instead (morph.h).
 //
 // Nothing of this is on media: a crash leaves the blocks where the owner's structure names them.
 // Some blocks cannot be moved: their owner takes no part, or a reader holds them. Their slab stays.
@@ -28,7 +30,7 @@ void Arena::use_all() {
 
 bool Arena::leave(Slab& slab) {
   const std::lock_guard lock(mu);
-  if (slab.header == nullptr || is_logged(slab.kind) || slab.empty()) return false;
+  if (slab.header == nullptr || slab.kind == Kind::logged || slab.empty()) return false;
   if (slab.listed) unlist(slab);
   slab.leaving.store(true, std::memory_order_relaxed);
   return true;
@@ -104,7 +106,7 @@ struct ClassPlan {
 }  // namespace
 
 Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
-                                  std::span<const PoolOffset> fixed) {
+                                  std::span<const PoolOffset> fixed, Evacuees who) {
   const pm::MetadataOpen rights;
   State& s = *state_;
   if (s.file.writable() != Status::ok) return {};
@@ -116,7 +118,8 @@ Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
   std::array<ClassPlan, kKinds * kClasses> plans;  // by kind and class
   for (const auto& arena : s.arenas) {
     arena->for_each_slab([&](const Slab& slab) {
-      if (is_logged(slab.kind) || slab.empty()) return;
+      const bool asked = who == Evacuees::typed ? slab.kind == Kind::typed : is_derived(slab.kind);
+      if (!asked || slab.empty()) return;
       ClassPlan& plan = plans[static_cast<unsigned>(slab.kind) * kClasses + slab.class_id.value];
       plan.blocks = slab.blocks;
       plan.from = mine.arena;
@@ -148,13 +151,13 @@ Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
   for (const auto& arena : s.arenas) arena->use_all();
   // Release: pairs with the lanes' load in make_way(). A lane that sees the count sees the marks.
   s.evacuations.fetch_add(1, std::memory_order_release);
-  s.empty_derived_caches(mine);
+  s.empty_moving_caches(mine);
   return chosen;
 }
 
 bool Heap::leaving(PoolOffset block) const {
   const PageTable::Entry e = state_->pages.find(block);
-  return e.owner == PageOwner::slab && e.slab()->leaving.load(std::memory_order_relaxed);
+  return e.owner != PageOwner::none && e.slab()->leaving.load(std::memory_order_relaxed);
 }
 
 std::uint64_t Heap::slabs_leaving() const {
@@ -178,10 +181,10 @@ bool Heap::State::abandon_evacuation() {
   return stayed != 0;
 }
 
-void Heap::State::empty_derived_caches(LaneHeap& h) {
+void Heap::State::empty_moving_caches(LaneHeap& h) {
   h.evacuations = evacuations.load(std::memory_order_acquire);
   if (h.numa != nullptr) flush_plain(h);
-  for (const Kind kind : {Kind::derived, Kind::record}) {
+  for (const Kind kind : {Kind::derived, Kind::record, Kind::typed}) {
     for (ClassCache& cache : h.caches[static_cast<unsigned>(kind)]) {
       if (cache.count() != 0) spill(h, cache, true);
     }

@@ -76,6 +76,7 @@ struct HeapStats {
 
 // An occupancy: also full slabs, whatever that gives back.
 inline constexpr double kEvacuateAll = 2;
+enum class Evacuees : std::uint8_t { derived, typed };
 struct Evacuation {
   std::uint64_t slabs = 0;
   bool all = true;  // false: blocks_max left out some that are worth it
@@ -196,13 +197,13 @@ class Heap {
   void empty_cache();
 
   // --- evacuation (evacuate.cc) ------------------------------------------------------------------
-  // Chooses sparse slabs of derived blocks: less than `occupancy` of each is in use. It takes the
+  // Chooses sparse slabs of these blocks: less than `occupancy` of each is in use. It takes the
   // emptiest first, as long as their blocks will need fewer slabs, and about `blocks_max` blocks in
   // all (0: any number). It skips slabs with a block of `fixed`, which the owner cannot move.
   // Nothing is handed out from the chosen slabs. Each loses its frame when its last block is
   // released. One evacuation at a time.
   Evacuation begin_evacuation(double occupancy, std::uint64_t blocks_max,
-                              std::span<const PoolOffset> fixed);
+                              std::span<const PoolOffset> fixed, Evacuees who = Evacuees::derived);
   // Whether the block is in a chosen slab. REQUIRES: the caller holds the block. Cost: two loads.
   bool leaving(PoolOffset block) const;
   std::uint64_t slabs_leaving() const;

@@ -159,12 +159,12 @@ struct Heap::State {
   void spill(LaneHeap& h, ClassCache& cache, bool all);
   void empty_caches(LaneHeap& h);
   std::uint64_t cached_bytes(Kind kind) const;
-  // Empties the lane's caches of derived blocks if an evacuation has begun since the last call.
+  // Empties the lane's caches of blocks that move, if an evacuation has begun since the last call.
   void make_way(LaneHeap& h) {
     if (h.evacuations != evacuations.load(std::memory_order_acquire)) [[unlikely]]
-      empty_derived_caches(h);
+      empty_moving_caches(h);
   }
-  void empty_derived_caches(LaneHeap& h);
+  void empty_moving_caches(LaneHeap& h);
   bool abandon_evacuation();
   // Gives everything that idle lanes and this lane do not need back to slabs and frames.
   void scavenge(LaneHeap& h);

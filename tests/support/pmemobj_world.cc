@@ -25,7 +25,8 @@ struct Element {
 static_assert(sizeof(Element) == 128);
 POBJ_LIST_HEAD(ElementList, struct Element);
 
-constexpr std::size_t kSlots = 6;
+constexpr std::size_t kSlots = 7;
+constexpr std::size_t kSparse = 4;  // from here on: the objects of make_sparse()
 struct Root {
   PMEMoid slot[kSlots];  // texts
   std::uint64_t word[16];
@@ -111,7 +112,44 @@ bool move_an_element(PMEMobjpool* pop) {
                            r.list.pe_first.oid) == 0;
 }
 
-// One step, which is atomic. False: it failed.
+// Where an object of make_sparse() has an OID of the next one.
+PMEMoid& inner(PMEMoid of) { return *reinterpret_cast<PMEMoid*>(text_at(of) + 64); }
+
+// Three slabs with one object each. They lead to each other in a ring.
+void make_sparse(PMEMobjpool* pop) {
+  constexpr std::size_t kObjects = 180;
+  std::vector<PMEMoid> all(kObjects);
+  for (PMEMoid& oid : all) {
+    ASSERT_EQ(pmemobj_zalloc(pop, &oid, 960, 10), 0) << pmemobj_errormsg();
+  }
+  Root& r = root_of(pop);
+  for (std::size_t i = kSparse; i < kSlots; ++i) r.slot[i] = all[(i - kSparse) * 70 + 20];
+  for (std::size_t i = kSparse; i < kSlots; ++i) {
+    std::strcpy(text_at(r.slot[i]), ("sparse " + std::to_string(i)).c_str());
+    inner(r.slot[i]) = r.slot[i + 1 < kSlots ? i + 1 : kSparse];
+    pmemobj_persist(pop, text_at(r.slot[i]), 960);
+  }
+  pmemobj_persist(pop, &r, sizeof r);
+  for (PMEMoid oid : all) {
+    bool kept = false;
+    for (const PMEMoid& slot : r.slot) kept = kept || OID_EQUALS(slot, oid);
+    if (!kept) pmemobj_free(&oid);
+  }
+}
+
+bool defragment(PMEMobjpool* pop) {
+  Root& r = root_of(pop);
+  std::vector<PMEMoid*> oids;
+  for (std::size_t i = kSparse; i < kSlots; ++i) {
+    oids.push_back(&r.slot[i]);
+    oids.push_back(&inner(r.slot[i]));
+  }
+  struct pobj_defrag_result result = {};
+  return pmemobj_defrag(pop, oids.data(), oids.size(), &result) == 0 && result.total == 3 &&
+         result.relocated > 0;
+}
+
+// One step, which is atomic, or changes nothing that can be seen. False: it failed.
 bool step(PMEMobjpool* pop, std::size_t n) {
   Root& r = root_of(pop);
   char text[] = "made by its constructor";
@@ -169,6 +207,8 @@ bool step(PMEMobjpool* pop, std::size_t n) {
     case 15:
       pmemobj_free(&r.slot[2]);
       return OID_IS_NULL(r.slot[2]);
+    case 16:
+      return defragment(pop);
     default:
       return in_tx(pop, true, [](Root& in) {
         if (pmemobj_tx_add_range_direct(&in.slot[1], sizeof in.slot[1]) != 0) return false;
@@ -177,7 +217,7 @@ bool step(PMEMobjpool* pop, std::size_t n) {
       });
   }
 }
-constexpr std::size_t kSteps = 17;
+constexpr std::size_t kSteps = 18;
 
 std::string list_in_words(ElementList& list) {
   std::string forward, backward;
@@ -203,6 +243,9 @@ std::string in_words(PMEMobjpool* pop) {
     if (pmemobj_alloc_usable_size(oid) == 0) return "a slot leads to no object";
     s += std::to_string(pmemobj_type_num(oid)) + "=" + text_at(oid) + " ";
   }
+  for (std::size_t i = kSparse; i < kSlots; ++i) {
+    if (!OID_EQUALS(inner(r.slot[i]), r.slot[i + 1 < kSlots ? i + 1 : kSparse])) s += "torn ring ";
+  }
   for (std::size_t i = 0; i < 12; ++i) s += " " + std::to_string(r.word[i]);
   s += " | " + list_in_words(r.list) + " |" + list_in_words(r.second) + " | objects";
   std::vector<int> types(16);
@@ -218,6 +261,7 @@ PMEMobjpool* make(const std::string& path) {
   PMEMobjpool* const pop = pmemobj_create(path.c_str(), kLayout, PMEMOBJ_MIN_POOL, 0600);
   EXPECT_NE(pop, nullptr) << pmemobj_errormsg();
   EXPECT_FALSE(OID_IS_NULL(pmemobj_root(pop, sizeof(Root))));
+  make_sparse(pop);
   return pop;
 }
 

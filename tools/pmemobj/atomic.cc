@@ -43,17 +43,15 @@ int make(OpenPool& pool, PMEMoid* dest, Wanted wanted, std::uint64_t valid_flags
   ReservedBlock reserved(pool, block->offset);
   if (const int error = fill(pool.at(block->offset.value)); error != 0) return error;
   const PMEMoid oid{pool.uuid_lo, block->offset.value};
-  bool adopted = false;
   const Status s = one_step(pool, [&](tx::Txn& txn) {
     TENUTO_TRY(txn.adopt(block->offset, 0));
-    adopted = true;  // from here on the step gives it back
+    reserved.done();  // from here on the step gives it back
     TENUTO_TRY(add_dest(pool, txn, dest));
     const bool frees = old.off != 0 && !TENUTO_PLANT("pmemobj_resized_object_kept");
     if (frees) TENUTO_TRY(txn.free(pool.at(old.off)));
     if (dest != nullptr) store_oid(*dest, oid);
     return Status::ok;
   });
-  if (adopted) reserved.done();
   return s == Status::ok ? 0 : refuse(s, "cannot allocate");
 }
 
@@ -170,17 +168,4 @@ int pmemobj_wcsdup(PMEMobjpool* pop, PMEMoid* oidp, const wchar_t* s, uint64_t t
 
 void pmemobj_free(PMEMoid* oidp) {
   static_cast<void>(answer([&] { return free_object(oidp); }));
-}
-
-// Nothing moves: the heap changes the sizes of slabs by itself.
-int pmemobj_defrag(PMEMobjpool* pop, PMEMoid** oidv, size_t oidcnt,
-                   struct pobj_defrag_result* result) {
-  return answer([&] {
-    OpenPool* const pool = pool_of(pop);
-    if (pool == nullptr) return errno;
-    std::size_t objects = 0;
-    for (std::size_t i = 0; i < oidcnt; ++i) objects += oidv[i]->off != 0 ? 1 : 0;
-    if (result != nullptr) *result = {objects, 0};
-    return 0;
-  });
 }

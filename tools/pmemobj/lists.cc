@@ -200,13 +200,11 @@ int insert_new(const List& list, Place place, Wanted wanted, pmemobj_constr cons
   }
   const Locked locked(list, list);
   if (locked.error() != 0) return locked.error();
-  bool adopted = false;
   const Status s = one_step(pool, [&](tx::Txn& txn) {
     TENUTO_TRY(txn.adopt(block->offset, 0));
-    adopted = true;
+    reserved.done();  // from here on the step gives it back
     return apply(txn, Link(list, place, oid));
   });
-  if (adopted) reserved.done();
   if (s == Status::ok) made = oid;
   return told(s);
 }

@@ -47,11 +47,16 @@ int make_root(OpenPool& pool, std::size_t bytes, pmemobj_constr constructor, voi
   if (constructor != nullptr && constructor(pool.handle(), object, arg) != 0) {
     return refuse(ECANCELED, "the constructor refused the root object");
   }
-  pool.leaving_root.store(d.root, std::memory_order_release);
-  bool adopted = false;
+  struct Leaving {
+    explicit Leaving(OpenPool& p) : pool(p) {
+      pool.leaving_root.store(pool.directory->root, std::memory_order_release);
+    }
+    ~Leaving() { pool.leaving_root.store(0, std::memory_order_release); }
+    OpenPool& pool;
+  } const leaving(pool);
   const Status s = one_step(pool, [&](tx::Txn& txn) {
     TENUTO_TRY(txn.adopt(block->offset, 0));
-    adopted = true;
+    reserved.done();  // from here on the step gives it back
     if (!TENUTO_PLANT("pmemobj_root_word_not_logged"))
       TENUTO_TRY(txn.add_later(&d.root, sizeof d.root + sizeof d.root_bytes));
     TENUTO_TRY(txn.ready());
@@ -60,8 +65,6 @@ int make_root(OpenPool& pool, std::size_t bytes, pmemobj_constr constructor, voi
     store_ordered(d.root_bytes, std::uint64_t{bytes});
     return Status::ok;
   });
-  pool.leaving_root.store(0, std::memory_order_release);
-  if (adopted) reserved.done();
   return s == Status::ok ? 0 : refuse(s, "cannot make the root object");
 }
 

@@ -38,6 +38,7 @@ struct OpenPool {
   std::mutex classes_mu;
   std::map<unsigned, pobj_alloc_class_desc> classes;  // guarded by classes_mu
   NotedNumbers noted{};
+  std::mutex defrag_mu;  // one at a time
 
   PMEMobjpool* handle() const { return reinterpret_cast<PMEMobjpool*>(base); }
   pm::PoolFile& file() const { return *impl->file; }

@@ -198,5 +198,154 @@ TEST_P(KvCloseTest, a_close_does_not_wait_for_calls_of_another_store) {
   thread.join();
 }
 
+// A collection that is made while the close begins is closed with the others.
+TEST_P(KvCloseTest, collections_that_transactions_make_meanwhile) {
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string name = "made" + std::to_string(round);
+    std::uint64_t count = 0;
+    Status committed = Status::closed;
+    {
+      Store s = opened();
+      std::promise<void> begins;
+      std::thread other([&, tx = s.begin()]() mutable {
+        Result<Collection> made = tx.create(name, {});
+        ASSERT_TRUE(made);
+        for (int i = 0; i < 300; ++i) EXPECT_EQ(tx.put({*made, key_of(i)}, "value"), Status::ok);
+        begins.set_value();
+        committed = tx.commit();
+        EXPECT_TRUE(committed == Status::ok || committed == Status::closed);
+        if (committed == Status::ok) count = count_up(*made, "count", 0);
+      });
+      begins.get_future().wait();
+      std::this_thread::sleep_for(std::chrono::microseconds(30 * round));
+      EXPECT_EQ(s.close(), Status::ok);
+      other.join();
+    }
+    Store s = opened();
+    EXPECT_TRUE(s.pool().info().was_clean);
+    expect_valid(s);
+    const Result<Collection> made = s.collection(name, {.create_if_missing = false});
+    ASSERT_EQ(made.error(), committed == Status::ok ? Status::ok : Status::not_found);
+    if (made) {
+      int records = 0;
+      Iterator it = made->iterator();
+      for (it.seek_first(); it.valid(); it.next()) ++records;
+      EXPECT_EQ(records, 300 + (count != 0 ? 1 : 0));
+      EXPECT_EQ(made->get("count").value_or("0"), std::to_string(count));
+    }
+  }
+}
+
+// Calls of a transaction and a snapshot that walk or copy: each returns as if alone, or closed.
+TEST_P(KvCloseTest, transactions_and_snapshots_beside_it) {
+  for (int round = 0; round < kRounds; ++round) {
+    Store s = opened();
+    Collection pairs = *s.collection("pairs", {.duplicates = true, .expires = true});
+    for (int i = 0; i < 60; ++i) {
+      const Status put = pairs.put("key", key_of(i) + std::string(900, 'v'));
+      ASSERT_TRUE(put == Status::ok || put == Status::exists);
+    }
+    const auto expected = [](Status got) {
+      EXPECT_TRUE(got == Status::ok || got == Status::closed || got == Status::not_found ||
+                  got == Status::conflict || got == Status::expired)
+          << status_name(got);
+      return got != Status::closed;
+    };
+    // Begun before: a transaction begins by a call of the store itself.
+    const auto transactions = [&s] {
+      std::vector<StoreTransaction> all;
+      for (int i = 0; i < 200; ++i) all.push_back(s.begin());
+      return all;
+    };
+    std::vector<std::thread> threads;
+    threads.emplace_back([&, c = pairs, all = transactions()]() mutable {
+      for (StoreTransaction& tx : all) {
+        if (!expected(tx.touch({c, "key"}, 100'000)) || !expected(tx.erase({c, "key"}))) return;
+        tx.rollback();
+      }
+    });
+    threads.emplace_back([&, c = pairs, all = transactions()]() mutable {
+      std::string value;
+      for (StoreTransaction& tx : all) {
+        if (!expected(tx.get({c, "key"}, value)) || !expected(tx.get_for_update("plain", value)))
+          return;
+        tx.rollback();
+      }
+    });
+    threads.emplace_back([&, all = transactions()]() mutable {
+      for (StoreTransaction& tx : all) {
+        if (!expected(tx.create("gone", {}).error())) return;
+        tx.rollback();
+      }
+    });
+    threads.emplace_back([&, c = pairs, snapshot = *s.snapshot()] {
+      std::string value;
+      while (expected(snapshot.contains({c, "key"})) && expected(snapshot.get({c, "key"}, value))) {
+      }
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds(300 * round));
+    EXPECT_EQ(s.close(), Status::ok);
+    for (std::thread& t : threads) t.join();
+  }
+  Store s = opened();
+  EXPECT_TRUE(s.pool().info().was_clean);
+  expect_valid(s);
+}
+
+// A call in a function of another call: each pool waits for its own.
+TEST_P(KvCloseTest, calls_in_the_function_of_another_call_are_waited_for) {
+  const TempPath other_path("kv-close-other");
+  const auto busy_while = [&](bool close_other, const auto& outer) {
+    Store s = opened();
+    Store other = *Store::open(other_path.str(), options_);
+    ASSERT_EQ(s.put("key", "value"), Status::ok);
+    ASSERT_EQ(other.put("key", "value"), Status::ok);
+    std::promise<void> inside;
+    std::promise<void> release;
+    const auto rest = [&] {
+      inside.set_value();
+      release.get_future().wait();
+    };
+    std::thread thread(
+        [&, a = Collection(s), b = Collection(other)]() mutable { outer(a, b, rest); });
+    inside.get_future().wait();
+    EXPECT_EQ((close_other ? other : s).close(), Status::busy);
+    release.set_value();
+    thread.join();
+    EXPECT_EQ(s.close(), Status::ok);
+    EXPECT_EQ(other.close(), Status::ok);
+  };
+  const std::vector<std::string_view> keys = {"key"};
+  // A write inside a read, and its end, hide neither pool.
+  busy_while(false, [&](Collection& a, Collection& b, const auto& rest) {
+    EXPECT_EQ(a.multi_get(keys,
+                          [&](std::size_t, Status, std::string_view) {
+                            EXPECT_EQ(a.put("other", "value"), Status::ok);
+                            EXPECT_EQ(b.put("other", "value"), Status::ok);
+                            rest();
+                          }),
+              Status::ok);
+  });
+  // A read of another store inside a write.
+  busy_while(true, [&](Collection& a, Collection& b, const auto& rest) {
+    EXPECT_EQ(a.merge("key",
+                      [&](auto) {
+                        EXPECT_EQ(b.multi_get(keys, [&](auto, auto, auto) { rest(); }), Status::ok);
+                        return std::optional<std::string>("new");
+                      }),
+              Status::ok);
+  });
+}
+
+TEST_P(KvCloseTest, pairs_are_not_looked_for_in_a_closed_store) {
+  Store s = opened();
+  Collection pairs = *s.collection("pairs", {.duplicates = true, .expires = true});
+  ASSERT_EQ(pairs.put("key", "value"), Status::ok);
+  ASSERT_EQ(s.close(), Status::ok);
+  EXPECT_EQ(pairs.erase("key"), Status::closed);
+  EXPECT_EQ(pairs.touch("key", {.ttl_ms = 1000}), Status::closed);
+  EXPECT_EQ(pairs.erase_range("a", "z").error(), Status::closed);
+}
+
 }  // namespace
 }  // namespace tenuto::test

@@ -260,6 +260,27 @@ TEST_F(TxFieldsTest, overlapping_parts_have_what_was_assigned_last) {
   }
 }
 
+// A part of a field, before and after the field is assigned.
+TEST_F(TxFieldsTest, parts_of_fields_and_fields_see_each_other) {
+  auto& f = parts_.make_root<p<std::uint64_t>>(1);
+  auto* const bytes = reinterpret_cast<std::uint16_t*>(&f);
+  for (const std::size_t at : {0u, 1u, 3u}) {
+    Transaction tx = begin();
+    ASSERT_EQ(tx.set(bytes[at], std::uint16_t{0x1111}), Status::ok);
+    EXPECT_EQ(f.get() >> 16 * at & 0xffff, 0x1111u);
+    f = 0xaaaaaaaaaaaaaaaa;
+    EXPECT_EQ(f, 0xaaaaaaaaaaaaaaaa);
+    ASSERT_EQ(tx.set(bytes[at], std::uint16_t{0x2222}), Status::ok);
+    const std::uint64_t expected = (0xaaaaaaaaaaaaaaaa & ~(0xffffull << 16 * at)) | 0x2222ull
+                                                                                        << 16 * at;
+    EXPECT_EQ(f, expected);
+    f += 1;
+    EXPECT_EQ(tx.get(bytes[at]), static_cast<std::uint16_t>((expected + 1) >> 16 * at));
+    ASSERT_EQ(tx.commit(), Status::ok);
+    EXPECT_EQ(f, expected + 1);
+  }
+}
+
 TEST_F(TxFieldsTest, a_part_that_cannot_be_set_is_no_reason_to_abort) {
   auto& r = parts_.make_root<Record>(1);
   std::uint64_t outside = 5;

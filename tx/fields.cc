@@ -72,6 +72,7 @@ void WaitingFields::clear() {
     return;
   }
   mask_ = 0;
+  parts_ = false;
   fields_.clear();
   values_.clear();
   std::fill(table_.begin(), table_.end(), 0);
@@ -102,6 +103,14 @@ void Txn::store_field(void* at, const void* value, std::size_t bytes, const void
     field_error_ = Status::invalid_argument;
     return;
   }
+  if (fields_.parts()) [[unlikely]] {
+    field_error_ = set(at, value, bytes);
+    return;
+  }
+  store_one(at, value, bytes);
+}
+
+void Txn::store_one(void* at, const void* value, std::size_t bytes) {
   const std::uint64_t offset = file_.offset_of(at).value;
   if (!savepoints_.any() && fields_.find(offset, bytes) != nullptr) {
     fields_.put(offset, value, bytes);
@@ -121,7 +130,10 @@ void Txn::store_field(void* at, const void* value, std::size_t bytes, const void
 bool Txn::load_field(const void* at, void* value, std::size_t bytes) const {
   if (fields_.empty()) return false;
   const std::byte* const waiting = fields_.find(file_.offset_of(at).value, bytes);
-  if (waiting == nullptr) return false;
+  if (waiting == nullptr) {
+    if (fields_.parts()) get(at, value, bytes);
+    return fields_.parts();
+  }
   if (bytes == sizeof(std::uint64_t)) [[likely]] {
     std::memcpy(value, waiting, sizeof(std::uint64_t));
   } else {
@@ -143,13 +155,14 @@ Status Txn::set(void* at, const void* value, std::size_t bytes) {
     const bool added = first.inside || first.until < begin + bytes;
     if (undo_pending_ && added && !TENUTO_PLANT("tx_parts_wait_twice")) TENUTO_TRY(ready());
   }
-  store_field(at, value, bytes, nullptr);
+  store_one(at, value, bytes);
+  if (!fields_.empty()) fields_.have_parts();
   return std::exchange(field_error_, Status::ok);
 }
 
 void Txn::get(const void* at, void* value, std::size_t bytes) const {
   std::memcpy(value, at, bytes);
-  if (fields_.empty() || !file_.contains(at) || load_field(at, value, bytes)) return;
+  if (fields_.empty() || !file_.contains(at)) return;
   const std::uint64_t begin = file_.offset_of(at).value;
   fields_.for_each([&](std::uint64_t offset, const std::byte* waiting, std::size_t n) {
     const std::uint64_t from = std::max(begin, offset);

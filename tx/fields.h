@@ -15,6 +15,9 @@ namespace TENUTO_NS::tx {
 class WaitingFields {
  public:
   bool empty() const { return fields_.empty(); }
+  // Parts of objects wait, too: others may overlap them.
+  bool parts() const { return parts_; }
+  void have_parts() { parts_ = true; }
   std::size_t size() const { return fields_.size(); }
 
   // After this, the next put() of so many bytes needs no memory.
@@ -79,6 +82,7 @@ class WaitingFields {
   void make_more_room(std::size_t bytes);
 
   std::uint64_t mask_ = 0;
+  bool parts_ = false;
   std::vector<Field> fields_;
   std::vector<std::byte> values_;
   // By offset, open addressing, at most half full; 0: free, else an index in fields_ + 1. Empty

@@ -170,6 +170,7 @@ class Txn {
   template <class F>
   Status for_each_gap(Range r, F&& f);
   void flush_modified(bool new_blocks);
+  void store_one(void* at, const void* value, std::size_t bytes);
   void write_header(std::uint64_t frees_done, std::uint64_t committed);
   void release_limbo();
   bool in_limbo() const { return !limbo_.empty() || !older_limbo_.empty(); }

@@ -123,9 +123,10 @@ class TENUTO_API Transaction {
   Status ready();
   // Assigns to an object in the pool, or to a part of one, as p<T> does (tenuto/p.h): the old bytes
   // are logged, and the new value waits until the commit, add or ready. So one fence is enough for
-  // any number of assignments. get() reads what waits, the object itself what is stored. A part of
-  // something that waits, or that was added without ready(), costs one fence more. Not ok: nothing
-  // was changed. Statuses as add. T: trivially copyable; not Ptr, whose word depends on its place.
+  // any number of assignments. Fields and parts of them see each other's values. get() reads what
+  // waits, the object itself what is stored. A part of something that waits, or that was added
+  // without ready(), costs one fence more. Not ok: nothing was changed. Statuses as add. T:
+  // trivially copyable; not Ptr, whose word depends on its place.
   template <class T>
   Status set(T& object, const std::type_identity_t<T>& value) {
     static_assert(std::is_trivially_copyable_v<T>);

@@ -38,6 +38,7 @@ Result<Collections::State> Collections::make_unnamed(std::string_view name,
   const std::string where = where_of(name);
   const CollectionSpec spec{options.order, options.duplicates, options.expires, options.codec};
   const std::lock_guard lock(mu_);
+  TENUTO_TRY(main_->life.alive());
   TENUTO_TRY(check_new(spec, where, report));
   TENUTO_TRY(need_catalog(where, report));
   TENUTO_TRY(check_name_free(name, dropped, report));
@@ -178,6 +179,7 @@ Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
                           std::span<const State> created, std::span<const State> dropped) {
   if (created.empty() && dropped.empty()) return Tree::write(ops, reads);
   const std::lock_guard lock(mu_);
+  TENUTO_TRY(main_->life.alive());  // what this makes would miss a shut() that has been
   Tree* const catalog = &catalog_->tree();
   std::deque<std::string> rooms;
   std::deque<Dropping> dropping;

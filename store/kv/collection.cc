@@ -27,12 +27,6 @@ View::~View() {
   store::put_loose_slot(*slot);
 }
 
-namespace {
-const void* pool_of(const std::shared_ptr<CollectionState>& state) {
-  return state == nullptr ? nullptr : state->collections;
-}
-}  // namespace
-
 // --- Collection ----------------------------------------------------------------------------------
 
 namespace {

@@ -78,6 +78,7 @@ Status write_all(CollectionState* state, std::span<const std::string> keys,
 Status erase_pairs(const std::shared_ptr<CollectionState>& state, const store::Span& span,
                    WriteOptions options) {
   const store::PoolCall call(state->collections);
+  TENUTO_TRY(CollectionUse(state.get()).status());
   auto snapshot = state->collections->versions().take();
   if (!snapshot) return snapshot.error();
   std::vector<std::string> keys;
@@ -94,6 +95,7 @@ Status erase_pairs(const std::shared_ptr<CollectionState>& state, const store::S
 Status touch_pairs(const std::shared_ptr<CollectionState>& state, const store::Span& span,
                    WriteOptions options) {
   const store::PoolCall call(state->collections);
+  TENUTO_TRY(CollectionUse(state.get()).status());
   const store::Encoding& encoding = state->encoding;
   auto snapshot = state->collections->versions().take();
   if (!snapshot) return snapshot.error();

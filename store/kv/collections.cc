@@ -169,6 +169,7 @@ void Collections::set_encodings(Encodings encodings) {
 // An existing collection, opened if need be. not_found: the report is untouched. REQUIRES: mu_.
 Result<Collections::State> Collections::get_locked(std::string_view name, Report* report) {
   if (const auto at = open_.find(name); at != open_.end()) return at->second;
+  TENUTO_TRY(main_->life.alive());  // what is opened now would miss a shut() that has been
   if (catalog_ == nullptr) return Status::not_found;
   CatalogEntry entry;
   TENUTO_TRY(catalog_->find(name, entry, report));

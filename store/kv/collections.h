@@ -86,6 +86,11 @@ struct CollectionState {
   std::string name;
 };
 
+// For a ReadGuard or PoolCall (epoch.h). Null: there is no pool.
+inline const void* pool_of(const std::shared_ptr<CollectionState>& state) {
+  return state == nullptr ? nullptr : state->collections;
+}
+
 // A call on a collection. The tree stays while this object lives. Cost: nothing for the default
 // collection, which is never dropped; for others the epoch that every call pins anyway.
 class CollectionUse {

@@ -18,7 +18,7 @@ Cursor::Cursor(std::shared_ptr<CollectionState> state, Span span,
       write_set_(write_set) {
   if (slot_ == nullptr) status_ = Status::busy;
   if (slot_ != nullptr && state_ != nullptr)
-    slot_->pool.store(state_->collections, std::memory_order_relaxed);
+    slot_->leave_pool(0), slot_->enter_pool(state_->collections, false);
   if (state_ == nullptr) status_ = Status::closed;
 }
 

@@ -48,8 +48,10 @@ Status find(const CollectionState* state, const store::SnapshotCore& at, std::st
 }
 }  // namespace
 
+// The calls last until the value is copied, also where a cursor rests meanwhile.
 Status Snapshot::get(const RecordKey& key, std::string& value) const {
   const Collection& collection = collection_of(key);
+  const store::PoolCall call(pool_of(collection.state_));
   TENUTO_TRY(usable(collection));
   if (collection.duplicates()) return first_value(pairs_of(key), value);
   return find(collection.state_.get(), *core_, key.key, true,
@@ -65,6 +67,7 @@ Result<std::string> Snapshot::get(const RecordKey& key) const {
 
 Status Snapshot::contains(const RecordKey& key) const {
   const Collection& collection = collection_of(key);
+  const store::PoolCall call(pool_of(collection.state_));
   TENUTO_TRY(usable(collection));
   if (collection.duplicates()) {
     std::string value;

@@ -19,6 +19,11 @@ StoreTransaction& StoreTransaction::operator=(StoreTransaction&& o) noexcept {
 StoreTransaction::~StoreTransaction() { rollback(); }
 
 namespace {
+// For the PoolCall of each call. Null: there is no store to be closed.
+const void* pool_of(const std::shared_ptr<store::TransactionState>& txn) {
+  return txn == nullptr || txn->store == nullptr ? nullptr : &txn->store->collections;
+}
+
 // Calls `found` with the value of a stored key, or returns not_found. Notes the key as read, unless
 // the transaction itself has written it.
 template <class Found>
@@ -56,6 +61,7 @@ Status StoreTransaction::write_set_of(const Collection* collection, store::Write
 }
 
 Status StoreTransaction::get(const RecordKey& key, std::string& value) {
+  const store::PoolCall call(pool_of(impl_));
   store::WriteSet* write_set = nullptr;
   TENUTO_TRY(write_set_of(key.collection, write_set));
   if (write_set->state->encoding.duplicates()) return first_value(pairs_of(key), value);
@@ -72,6 +78,7 @@ Result<std::string> StoreTransaction::get(const RecordKey& key) {
 }
 
 Status StoreTransaction::contains(const RecordKey& key) {
+  const store::PoolCall call(pool_of(impl_));
   store::WriteSet* write_set = nullptr;
   TENUTO_TRY(write_set_of(key.collection, write_set));
   std::string value;
@@ -82,6 +89,7 @@ Status StoreTransaction::contains(const RecordKey& key) {
 }
 
 Status StoreTransaction::get_for_update(const RecordKey& key, std::string& value) {
+  const store::PoolCall call(pool_of(impl_));
   store::WriteSet* write_set = nullptr;
   TENUTO_TRY(write_set_of(key.collection, write_set));
   const CollectionState& state = *write_set->state;
@@ -113,6 +121,7 @@ Status StoreTransaction::get_for_update(const RecordKey& key, std::string& value
 }
 
 Status StoreTransaction::put(const RecordKey& key, std::string_view value, std::uint64_t ttl_ms) {
+  const store::PoolCall call(pool_of(impl_));
   store::WriteSet* write_set = nullptr;
   TENUTO_TRY(write_set_of(key.collection, write_set));
   const StoredRecord stored(write_set->state->encoding, key.key, value, ttl_ms);
@@ -121,6 +130,7 @@ Status StoreTransaction::put(const RecordKey& key, std::string_view value, std::
 }
 
 Status StoreTransaction::erase(const RecordKey& key) {
+  const store::PoolCall call(pool_of(impl_));
   store::WriteSet* write_set = nullptr;
   TENUTO_TRY(write_set_of(key.collection, write_set));
   const store::Encoding& encoding = write_set->state->encoding;
@@ -134,6 +144,7 @@ Status StoreTransaction::erase(const RecordKey& key) {
 }
 
 Status StoreTransaction::touch(const RecordKey& key, std::uint64_t ttl_ms) {
+  const store::PoolCall call(pool_of(impl_));
   store::WriteSet* write_set = nullptr;
   TENUTO_TRY(write_set_of(key.collection, write_set));
   if (!write_set->state->encoding.expires()) return Status::invalid_argument;
@@ -172,6 +183,7 @@ Status StoreTransaction::each_pair(const RecordKey& key, std::size_t& count,
 }
 
 Status StoreTransaction::erase_pair(const RecordKey& key, std::string_view value) {
+  const store::PoolCall call(pool_of(impl_));
   store::WriteSet* write_set = nullptr;
   TENUTO_TRY(write_set_of(key.collection, write_set));
   if (!write_set->state->encoding.duplicates()) return Status::invalid_argument;
@@ -184,6 +196,7 @@ Status StoreTransaction::erase_pair(const RecordKey& key, std::string_view value
 
 Result<Collection> StoreTransaction::create(std::string_view name, const CollectionOptions& options,
                                             Report* report) {
+  const store::PoolCall call(pool_of(impl_));
   if (impl_ == nullptr) return Status::closed;
   TENUTO_TRY(impl_->usable());
   if (impl_->options.read_only) return Status::read_only;
@@ -196,6 +209,7 @@ Result<Collection> StoreTransaction::create(std::string_view name, const Collect
 }
 
 Status StoreTransaction::drop(const Collection& collection) {
+  const store::PoolCall call(pool_of(impl_));
   store::WriteSet* write_set = nullptr;
   TENUTO_TRY(write_set_of(&collection, write_set));
   if (impl_->options.read_only) return Status::read_only;
@@ -213,6 +227,7 @@ StoreTransaction::Savepoint StoreTransaction::savepoint() const {
 }
 
 Status StoreTransaction::rollback_to(Savepoint point) {
+  const store::PoolCall call(pool_of(impl_));
   if (impl_ == nullptr) return Status::closed;
   TENUTO_TRY(impl_->usable());
   impl_->rollback_to(point.writes);
@@ -222,7 +237,7 @@ Status StoreTransaction::rollback_to(Savepoint point) {
 Status StoreTransaction::commit(WriteOptions options) {
   if (impl_ == nullptr) return Status::closed;
   if (impl_->store == nullptr) return Status::closed;
-  const store::PoolCall call(&impl_->store->collections);
+  const store::PoolCall call(pool_of(impl_));
   const bool wrote = impl_->wrote();  // asked before: the commit clears `created`
   Status s = options.ttl_ms == 0 ? impl_->commit() : Status::invalid_argument;
   impl_->end();
@@ -231,6 +246,7 @@ Status StoreTransaction::commit(WriteOptions options) {
 }
 
 void StoreTransaction::rollback() {
+  const store::PoolCall call(pool_of(impl_));
   if (impl_ != nullptr) impl_->end();
 }
 

@@ -1,6 +1,8 @@
 #include "store/tree/epoch.h"
 
+#include <algorithm>
 #include <condition_variable>
+#include <iterator>
 #include <thread>
 
 #include "pm/assert.h"
@@ -28,8 +30,7 @@ namespace {
 void unpin_all() {
   for (EpochSlot& slot : epoch_slots_of_threads) {
     slot.state.store(0, std::memory_order_relaxed);
-    slot.calls.store(0, std::memory_order_relaxed);
-    slot.inner_pool.store(nullptr, std::memory_order_relaxed);
+    for (auto& pool : slot.pools) pool.store(0, std::memory_order_relaxed);
   }
   for (EpochSlot& slot : loose_epoch_slots) slot.state.store(0, std::memory_order_relaxed);
   thread_epoch_slot = nullptr;
@@ -110,8 +111,11 @@ bool pinned_calls_are_over() {
 
 bool is_in_call_of(const void* pool) {
   const EpochSlot* const own = thread_epoch_slot;
-  return own != nullptr && (own->pool.load(std::memory_order_relaxed) == pool ||
-                            own->inner_pool.load(std::memory_order_relaxed) == pool);
+  return own != nullptr &&
+         std::any_of(std::begin(own->pools), std::end(own->pools),
+                     [pool](const std::atomic<std::uint64_t>& word) {
+                       return EpochSlot::is_of(word.load(std::memory_order_relaxed), pool);
+                     });
 }
 
 bool wait_for_calls_of(const void* pool, std::chrono::milliseconds longest) {
@@ -124,25 +128,22 @@ bool wait_for_calls_of(const void* pool, std::chrono::milliseconds longest) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   };
-  const auto reads = [epoch, pool](const EpochSlot& slot) {
-    const std::uint64_t state = slot.state.load(std::memory_order_seq_cst);
-    const bool pinned = state != 0 && (state & EpochSlot::kResting) == 0 && state <= epoch;
-    return pinned && slot.pool.load(std::memory_order_seq_cst) == pool;
-  };
   const EpochSlot* const own = thread_epoch_slot;
   epoch_registry().threads.for_each([&](const EpochSlot& slot) {
     if (&slot == own) return;
-    const std::uint32_t calls = slot.calls.load(std::memory_order_seq_cst);
-    if (calls % 2 == 0) return wait([&] { return reads(slot); });
-    const auto is_in = [&](const std::atomic<const void*>& of) {
-      return of.load(std::memory_order_seq_cst) == pool &&
-             slot.calls.load(std::memory_order_seq_cst) == calls;
-    };
-    wait([&] { return is_in(slot.pool); });
-    wait([&] { return is_in(slot.inner_pool); });
+    for (const std::atomic<std::uint64_t>& word : slot.pools) {
+      const std::uint64_t seen = word.load(std::memory_order_seq_cst);
+      if (EpochSlot::is_of(seen, pool))
+        wait([&] { return word.load(std::memory_order_seq_cst) == seen; });
+    }
   });
-  epoch_registry().loose.for_each(
-      [&](const EpochSlot& slot) { wait([&] { return reads(slot); }); });
+  epoch_registry().loose.for_each([&](const EpochSlot& slot) {
+    wait([&] {
+      const std::uint64_t state = slot.state.load(std::memory_order_seq_cst);
+      const bool pinned = state != 0 && (state & EpochSlot::kResting) == 0 && state <= epoch;
+      return pinned && EpochSlot::is_of(slot.pools[0].load(std::memory_order_seq_cst), pool);
+    });
+  });
   return all;
 }
 

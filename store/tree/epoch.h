@@ -56,24 +56,21 @@ struct HeldPlaces {
 };
 
 struct alignas(kLineBytes) EpochSlot {
+  static constexpr std::size_t kPools = 3;
   static constexpr std::uint64_t kResting = 1;
   static constexpr std::uint64_t kLooked = 2;
   static constexpr std::uint64_t kStep = 4;  // the two low bits of an epoch are free
 
   std::atomic<std::uint64_t> state{0};  // 0: not reading; an epoch: pinned; an epoch | kResting
   std::atomic<bool> looked_at{false};   // set by the thread that marks the slot
-  // Used by the holder only.
-  std::uint16_t depth = 0;
-  std::uint16_t call_depth = 0;
-  // Odd: the holder is in a PoolCall.
-  std::atomic<std::uint32_t> calls{0};
+  std::uint16_t depth = 0;              // used by the holder only
   // Guarded by the registry's mutex while nobody holds the slot.
   std::uint32_t next_idle = 0;  // index + 1
-  // In a PoolCall: its pool. Else the pool that the holder reads while it is pinned, or null: a
-  // close does not wait for it.
-  std::atomic<const void*> pool{nullptr};
-  // The pool of a PoolCall in that call, such as the copy that a backup writes. Null: none.
-  std::atomic<const void*> inner_pool{nullptr};
+  // The pools whose calls the holder is in: a call may be in another one's function. In the low 48
+  // bits the address of the pool's Collections, 0: none; above it a number that each entry raises,
+  // so that a thread that comes back at once is not taken for one that has not left. Of an iterator
+  // the first one: a call while it is pinned. Written by the holder.
+  std::atomic<std::uint64_t> pools[kPools] = {};
   // Written by the holder only. Others read it under the mark.
   HeldPlaces held;
   std::uint64_t place = 0;  // for a view: the one place in `held`
@@ -81,6 +78,13 @@ struct alignas(kLineBytes) EpochSlot {
   // These two nest.
   void enter();
   void leave();
+  // The first returns what the second takes. `ordered`: before all later loads.
+  std::size_t enter_pool(const void* pool, bool ordered);
+  void leave_pool(std::size_t at);
+  static constexpr std::uint64_t kAddress = (std::uint64_t{1} << 48) - 1;
+  static bool is_of(std::uint64_t word, const void* pool) {
+    return pool != nullptr && (word & kAddress) == reinterpret_cast<std::uintptr_t>(pool);
+  }
   // Does not nest. Pins the current epoch, whether the slot was pinned, at rest, or neither.
   void pin();
   std::uint64_t pinned_epoch() const {  // REQUIRES: pinned, by the caller
@@ -125,6 +129,23 @@ inline void EpochSlot::leave() {
   if (--depth == 0) state.store(0, std::memory_order_release);
 }
 
+inline std::size_t EpochSlot::enter_pool(const void* pool, bool ordered) {
+  for (std::size_t i = 0; i < kPools; ++i) {
+    const std::uint64_t word = pools[i].load(std::memory_order_relaxed);
+    if (is_of(word, pool)) return kPools;  // an outer call says so already
+    if ((word & kAddress) != 0) continue;
+    const std::uint64_t now = word + kAddress + 1 + reinterpret_cast<std::uintptr_t>(pool);
+    pools[i].store(now, ordered ? std::memory_order_seq_cst : std::memory_order_relaxed);
+    return i;
+  }
+  return kPools;
+}
+inline void EpochSlot::leave_pool(std::size_t at) {
+  if (at == kPools) return;
+  const std::uint64_t word = pools[at].load(std::memory_order_relaxed);
+  pools[at].store(word & ~kAddress, std::memory_order_release);
+}
+
 // Pins the calling thread. Cost: one locked instruction on the thread's own line. Nests.
 class EpochGuard {
  public:
@@ -141,53 +162,40 @@ class EpochGuard {
 // The same for a read of this pool (as in PoolCall), which a close of the pool waits for.
 class ReadGuard {
  public:
-  explicit ReadGuard(const void* pool) : slot_(my_epoch_slot()) {
-    if (outermost()) slot_.pool.store(pool, std::memory_order_relaxed);
-    slot_.enter();  // its locked instruction orders the store, too
+  explicit ReadGuard(const void* pool)
+      : slot_(my_epoch_slot()), place_(slot_.enter_pool(pool, slot_.depth != 0)) {
+    slot_.enter();  // its locked instruction orders the entry, too
   }
   ~ReadGuard() {
     slot_.leave();
-    if (outermost()) slot_.pool.store(nullptr, std::memory_order_release);
+    slot_.leave_pool(place_);
   }
   ReadGuard(const ReadGuard&) = delete;
   ReadGuard& operator=(const ReadGuard&) = delete;
   EpochSlot& slot() const { return slot_; }
 
  private:
-  bool outermost() const { return slot_.depth == 0 && slot_.call_depth == 0; }
   EpochSlot& slot_;
+  const std::size_t place_;
 };
 
-// From the beginning of a call that may change a pool, to its return: meanwhile that pool is not
-// closed. Ask whether the collection is there *after* making it. Then the locked instruction here,
-// and the order of the closing thread (life.shut(), then its look at the slots), leave two cases:
-// that thread waits for this call, or this call finds `closed`. It pins nothing, so it may last as
-// long as an fsync. Nests, for two pools: of three, the one in the middle is not waited for.
-// `pool`: the address of its Collections.
+// From the beginning of a call of a pool to its return: meanwhile that pool is not closed. Ask
+// whether the collection is there *after* making it. Then the locked instruction here, and the
+// order of the closing thread (life.shut(), then its look at the slots), leave two cases: that
+// thread waits for this call, or this call finds `closed`. It pins nothing, so it may last as long
+// as an fsync. Nests, as far as three pools; a fourth one is not waited for. `pool`: the address of
+// its Collections.
 class PoolCall {
  public:
-  explicit PoolCall(const void* pool) : slot_(my_epoch_slot()) {
-    if (slot_.call_depth++ == 0) {
-      slot_.pool.store(pool, std::memory_order_relaxed);
-      slot_.calls.store(slot_.calls.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
-    } else if (slot_.pool.load(std::memory_order_relaxed) != pool) {
-      outer_ = slot_.inner_pool.exchange(pool, std::memory_order_seq_cst);
-      is_inner_ = true;
-    }
-  }
-  ~PoolCall() {
-    if (is_inner_) slot_.inner_pool.store(outer_, std::memory_order_release);
-    if (--slot_.call_depth != 0) return;
-    slot_.pool.store(nullptr, std::memory_order_relaxed);
-    slot_.calls.store(slot_.calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  }
+  explicit PoolCall(const void* pool)
+      : slot_(my_epoch_slot()), place_(slot_.enter_pool(pool, true)) {}
+  ~PoolCall() { slot_.leave_pool(place_); }
   PoolCall(const PoolCall&) = delete;
   PoolCall& operator=(const PoolCall&) = delete;
 
  private:
   EpochSlot& slot_;
-  const void* outer_ = nullptr;
-  bool is_inner_ = false;
+  const std::size_t place_;
 };
 
 // For a pinned thread that has a pointer from an earlier pin, of `epoch`, and pinned nothing since.

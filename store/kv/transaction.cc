@@ -19,9 +19,10 @@ StoreTransaction& StoreTransaction::operator=(StoreTransaction&& o) noexcept {
 StoreTransaction::~StoreTransaction() { rollback(); }
 
 namespace {
-// For the PoolCall of each call. Null: there is no store to be closed.
+// For the PoolCall of each call. Null: there is no store to be closed. The store itself may be
+// gone.
 const void* pool_of(const std::shared_ptr<store::TransactionState>& txn) {
-  return txn == nullptr || txn->store == nullptr ? nullptr : &txn->store->collections;
+  return txn == nullptr || txn->main == nullptr ? nullptr : txn->main->collections;
 }
 
 // Calls `found` with the value of a stored key, or returns not_found. Notes the key as read, unless

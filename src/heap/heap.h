@@ -197,11 +197,11 @@ class Heap {
   void empty_cache();
 
   // --- evacuation (evacuate.cc) ------------------------------------------------------------------
-  // Chooses sparse slabs of these blocks: less than `occupancy` of each is in use. It takes the
-  // emptiest first, as long as their blocks will need fewer slabs, and about `blocks_max` blocks in
-  // all (0: any number). It skips slabs with a block of `fixed`, which the owner cannot move.
-  // Nothing is handed out from the chosen slabs. Each loses its frame when its last block is
-  // released. One evacuation at a time.
+  // Chooses sparse slabs of the blocks that `who` tells: less than `occupancy` of each is in use.
+  // It takes the emptiest first, as long as their blocks will need fewer slabs, and about
+  // `blocks_max` blocks in all (0: any number). It skips slabs with a block of `fixed`, which the
+  // owner cannot move. Nothing is handed out from the chosen slabs. Each loses its frame when its
+  // last block is released. One evacuation at a time.
   Evacuation begin_evacuation(double occupancy, std::uint64_t blocks_max,
                               std::span<const PoolOffset> fixed, Evacuees who = Evacuees::derived);
   // Whether the block is in a chosen slab. REQUIRES: the caller holds the block. Cost: two loads.

@@ -26,7 +26,7 @@
 
 #include "tools/pmemobj/import_file.h"
 
-namespace import {
+namespace pmemobj_import {
 
 namespace {
 
@@ -332,12 +332,12 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-}  // namespace import
+}  // namespace pmemobj_import
 
 int main(int argc, char** argv) {
   try {
-    return import::run(argc, argv);
+    return pmemobj_import::run(argc, argv);
   } catch (const std::bad_alloc&) {
-    import::fail(import::kFull, "there is no memory for the list of objects");
+    pmemobj_import::fail(pmemobj_import::kFull, "there is no memory for the list of objects");
   }
 }

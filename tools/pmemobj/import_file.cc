@@ -10,7 +10,7 @@
 #include <cstring>
 #include <random>
 
-namespace import {
+namespace pmemobj_import {
 
 namespace {
 
@@ -103,4 +103,4 @@ void sync_folder_of(const std::string& path) {
   ::close(fd);
 }
 
-}  // namespace import
+}  // namespace pmemobj_import

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace import {
+namespace pmemobj_import {
 
 // Those of tenuto, the numbers of tenuto::Status (tools/tenuto.md).
 enum Code {
@@ -30,4 +30,4 @@ const char* name_unfinished(const std::string& path);
 void give_name(const std::string& path);
 void sync_folder_of(const std::string& path);
 
-}  // namespace import
+}  // namespace pmemobj_import

@@ -17,8 +17,10 @@ Cursor::Cursor(std::shared_ptr<CollectionState> state, Span span,
       txn_(std::move(txn)),
       write_set_(write_set) {
   if (slot_ == nullptr) status_ = Status::busy;
-  if (slot_ != nullptr && state_ != nullptr)
-    slot_->leave_pool(0), slot_->enter_pool(state_->collections, false);
+  if (slot_ != nullptr && state_ != nullptr) {
+    slot_->leave_pool(0);  // of the iterator that had the slot before
+    slot_->enter_pool(state_->collections, false);
+  }
   if (state_ == nullptr) status_ = Status::closed;
 }
 

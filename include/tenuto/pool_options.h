@@ -191,10 +191,11 @@ struct PoolOptions {
   // (before Linux 6.1 it does), and nothing else depends on it. PoolStats::large_bytes tells. A
   // thread with a low priority does it, in the background, in pools of at least 32 MiB. Memory that
   // is given back splits a large page until it is used again. The same thread reserves the space of
-  // the next growth when the pool is nearly full, so that no call waits for that: an eighth of the
-  // pool, only while the file system, the system and the process's control group have four times as
-  // much left. A trim, a close, and this pool's own need on a full file system give it back; what
-  // other pools and programs need later does not.
+  // the next growth when the pool is nearly full, so that no call waits for that, also in a smaller
+  // pool that has grown since it was opened: an eighth of the pool (4 MiB at least, and up to half
+  // of a small one), only while the file system, the system and the process's control group have
+  // four times as much left. A trim, a close, and this pool's own need on a full file system give
+  // it back; what other pools and programs need later does not.
   bool large_pages = true;
   // Adds Optane's published delays to medium `model` (reflush, random and sequential write).
   bool model_delays = false;

@@ -61,6 +61,11 @@ void LargePages::look() {
   wake_.notify_one();
 }
 
+void LargePages::grown() {
+  grows_.store(true, std::memory_order_relaxed);
+  look_for_space();
+}
+
 void LargePages::look_for_space() {
   due_.store(true, std::memory_order_relaxed);
   look();
@@ -69,7 +74,8 @@ void LargePages::look_for_space() {
 // REQUIRES: mu_.
 void LargePages::start_thread() {
   if (!started_ || stopping_ || thread_.joinable()) return;
-  if (!file_.may_make_large() || file_.bytes() < kPoolBytesLeast) return;
+  if (!file_.may_make_large()) return;
+  if (file_.bytes() < kPoolBytesLeast && !grows_.load(std::memory_order_relaxed)) return;
   if (tries_ == nullptr || rests_ == nullptr) return;
   static_cast<void>(pm::had_thread([this] { thread_ = pm::new_thread([this] { run(); }); }));
 }
@@ -146,6 +152,7 @@ Status LargePages::prepare_step() {
 
 // Joins what can be joined. True: it stopped half-way, because there is something newer.
 bool LargePages::join_all() {
+  if (file_.bytes() < kPoolBytesLeast) return false;
   for (std::uint64_t huge = file_.bytes() / kHugeBytes; huge > 0; --huge) {
     if (!file_.may_make_large() || refusals_ == kRefusalsMax) return false;
     const auto begin = std::chrono::steady_clock::now();

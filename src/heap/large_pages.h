@@ -4,7 +4,8 @@
 // Large pages. The thread asks the kernel to join the pages of each huge frame, the newest ones
 // first: a zone that was just added will be written to next.
 // Space. When less than half of a growth is free, the next growth is reserved and joined, huge
-// frame by huge frame. So no call waits for that.
+// frame by huge frame. So no call waits for that, and no join of it stops an access. A small pool
+// has nothing prepared until it has grown once.
 //
 // Both are hints. The contents stay the same, nothing durable depends on them, and what the system
 // refuses stays as it is. What they meet:
@@ -42,7 +43,8 @@ namespace TENUTO_NS::heap {
 
 class LargePages {
  public:
-  // In a smaller pool the processor's translations reach about as far with small pages.
+  // In a smaller pool the processor's translations reach about as far with small pages, so its huge
+  // frames are not joined.
   static constexpr std::uint64_t kPoolBytesLeast = 32u << 20;
 
   LargePages(pm::PoolFile& file, Holes& holes, const frame::Frames& frames);
@@ -53,10 +55,10 @@ class LargePages {
   // For tests, before start.
   void set_rest_ms(std::int64_t ms) { rest_ms_ = ms; }
   // Any thread. All throw nothing.
-  void start();                       // the thread may run from now on
-  void look();                        // a huge frame has no holes any more
-  void grown() { look_for_space(); }  // the pool has a new zone
-  void stop();  // waits for the thread, and gives back what is prepared; final
+  void start();  // the thread may run from now on
+  void look();   // a huge frame has no holes any more
+  void grown();  // the pool has a new zone
+  void stop();   // waits for the thread, and gives back what is prepared; final
   // NUMA: no space is prepared for the next growth. Before start.
   void prepare_nothing() { prepares_ = false; }
   // Frames were taken. Cost: one atomic addition.
@@ -82,7 +84,8 @@ class LargePages {
   const frame::Frames& frames_;
   // When so many frames more are taken, it is time to look whether space is to be prepared.
   std::atomic<std::int64_t> until_look_;
-  std::atomic<bool> due_ = false;  // it is time
+  std::atomic<bool> due_ = false;    // it is time
+  std::atomic<bool> grows_ = false;  // the pool has grown since it was opened
   // Only the thread uses these.
   bool prepares_ = true;
   const pm::ZeroPages tries_pages_;

@@ -201,9 +201,8 @@ Status Tree::Batch::find_all(LockedLeaf& l, std::size_t& inserts) {
   const Place place{l.shadow, l.shadow->version.load(std::memory_order_relaxed)};
   for (; l.end < changes_.size() && inserts <= kSlots; ++l.end) {
     Change& c = changes_[l.end];
-    // The range of a locked leaf does not change, so leads_to() tells which changes belong to it.
     if (&c.tree() != l.tree) break;
-    if (l.end != l.first && !l.tree->index_.leads_to(c.op->key, l.shadow)) break;
+    if (l.end != l.first && !belongs(c, l)) break;
     Found found;
     TENUTO_TRY(l.tree->leaves_.search(place, c.op->key, c.hash, found));
     c.found = found.found;
@@ -214,6 +213,17 @@ Status Tree::Batch::find_all(LockedLeaf& l, std::size_t& inserts) {
     c.old_bytes = bytes_of(found.record);
   }
   return Status::ok;
+}
+
+// Whether the change's key is in the range of the leaf, which does not change while it is locked. A
+// hint that still holds for another leaf answers without a descent.
+bool Tree::Batch::belongs(const Change& c, const LockedLeaf& l) {
+  const Place& hint = c.place;
+  if (hint.leaf != nullptr && hint.leaf != l.shadow &&
+      hint.leaf->version.load(std::memory_order_acquire) == hint.version) {
+    return false;
+  }
+  return l.tree->index_.leads_to(c.op->key, l.shadow);
 }
 
 // Splits the leaf so that its own entries and this batch's inserts fit. The changes after the cut

@@ -53,6 +53,7 @@ class Tree::Batch {
   static void prefetch_to_write(const ShadowLeaf& shadow, const Change& c);
   Status lock_next(std::size_t& next);
   Status find_all(LockedLeaf& l, std::size_t& inserts);
+  static bool belongs(const Change& c, const LockedLeaf& l);
   Status make_room(LockedLeaf& l, std::size_t inserts);
   void choose_slots(LockedLeaf& l);
 

@@ -10,6 +10,7 @@
 #include "bench/kv/run.h"
 #include "bench/kv/suite.h"
 #include "bench/support/io_meter.h"
+#include "bench/support/memory_group.h"
 #include "bench/support/peers.h"
 
 namespace {
@@ -31,6 +32,7 @@ struct Options {
   std::string suite, part;
   std::string disk = "/var/tmp";
   double seconds = 0;
+  std::uint64_t memory_mib = 0;
   bool quick = false, list = false;
 };
 
@@ -67,6 +69,8 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--disk", o.disk, "where a suite's stores on a disk are")->capture_default_str();
   app.add_option("--seconds", o.seconds,
                  "a suite ends rounds early to take no longer (0: no limit)");
+  app.add_option("--memory", o.memory_mib,
+                 "MiB that the program may have, page cache included: a control group (root)");
   app.add_flag("--ordered", o.base.ordered, "keys rise with the record number (default: hashed)");
   app.add_flag("--compacted", o.base.compacted,
                "compact after the load, untimed: tenuto in key order, RocksDB, LevelDB");
@@ -225,8 +229,19 @@ int main(int argc, char** argv) {
     base.opens = 1;
     base.kill_after_ms = 20;
   }
+  MemoryGroup group;
+  std::string wrong;
+  constexpr std::uint64_t kMemoryMibLeast = 64;  // the program's own, and a little more
+  if (o.memory_mib != 0 && o.memory_mib < kMemoryMibLeast)
+    return usage_error(fmt::format("--memory starts at {}", kMemoryMibLeast));
+  if (o.memory_mib != 0 && !group.enter(o.memory_mib << 20, wrong))
+    return usage_error("--memory: " + wrong);
   if (!o.suite.empty()) {
     if (!has_suite(o.suite)) return usage_error("no suite is called " + o.suite);
+    if (o.suite == "memory" && !o.quick) {
+      if (o.memory_mib == 0) return usage_error("suite memory needs --memory");
+      base.records = records_beyond(o.memory_mib << 20);
+    }
     return play_suite(o.suite, {.records = base.records,
                                 .rounds = base.rounds,
                                 .opens = base.opens,
@@ -238,7 +253,6 @@ int main(int argc, char** argv) {
                                 .part = o.part,
                                 .quick = o.quick});
   }
-  std::string wrong;
   if (!parse_workloads(o, base, wrong)) return usage_error(wrong);
   base.contestants = contestants_of(o, wrong);
   if (base.contestants.empty())

@@ -33,12 +33,15 @@ struct Part {
   std::uint64_t records_max = ~std::uint64_t{0};
   std::uint64_t ops = 0;  // 0: half as many as records
   unsigned rounds_max = ~0u;
+  Distribution distribution = Distribution::zipfian;
   bool sync = false;
   bool compacted = false;
   bool on_disk = false;
 };
 
 using W = Workload;
+
+constexpr Shape kBeyondMemory = {16, 1000};
 
 const std::vector<W> kMixes = {W::load, W::a, W::b, W::c, W::d, W::f, W::e_cold, W::e_warm};
 const std::vector<W> kFewMixes = {W::load, W::a, W::c, W::e_cold, W::e_warm};
@@ -194,9 +197,30 @@ std::vector<Part> size_parts() {
            .rounds_max = 1}};
 }
 
+// A store that does not fit in memory. --memory is how much there is.
+std::vector<Part> memory_parts() {
+  const std::vector<W> workloads = {W::load, W::a, W::c, W::e};
+  const auto part = [&](const char* title, Distribution d, std::vector<std::string> engines) {
+    return Part{.title = title,
+                .engines = std::move(engines),
+                .workloads = workloads,
+                .tables = {speeds(workloads), ratios(workloads), tails(), sizes()},
+                .shapes = {kBeyondMemory},
+                .threads = {1},
+                .ops = 20'000,
+                .rounds_max = 1,
+                .distribution = d,
+                .on_disk = true};
+  };
+  return {part("Larger than memory, zipfian", Distribution::zipfian,
+               {"tenuto/journal", "tenuto/cache", "lmdb", "rocksdb"}),
+          part("Larger than memory, uniform", Distribution::uniform, {"tenuto/journal", "lmdb"})};
+}
+
 std::optional<std::vector<Part>> find_parts(std::string_view name) {
   if (name == "readme") return readme_parts();
   if (name == "size") return size_parts();
+  if (name == "memory") return memory_parts();
   return std::nullopt;
 }
 
@@ -228,6 +252,7 @@ std::vector<Point> points_of(const Part& part, const SuiteOptions& o) {
         p.threads = threads;
         p.key_bytes = shape.key_bytes;
         p.value_bytes = shape.value_bytes;
+        p.distribution = part.distribution;
         p.sync = part.sync;
         p.rounds = std::min(o.rounds, part.rounds_max);
         p.opens = o.opens;
@@ -273,7 +298,11 @@ void print_part(std::FILE* out, const Part& part, const std::vector<Played>& pla
 }  // namespace
 
 bool has_suite(std::string_view name) { return find_parts(name).has_value(); }
-std::string suite_names() { return "readme, size"; }
+std::string suite_names() { return "readme, size, memory"; }
+
+std::uint64_t records_beyond(std::uint64_t memory_bytes) {
+  return 5 * memory_bytes / (kBeyondMemory.key_bytes + kBeyondMemory.value_bytes);
+}
 
 int play_suite(std::string_view name, const SuiteOptions& options) {
   Run run(options.json);

@@ -24,6 +24,8 @@ struct SuiteOptions {
 
 bool has_suite(std::string_view name);
 std::string suite_names();
+// Of suite `memory`: what can be stored in five times the memory.
+std::uint64_t records_beyond(std::uint64_t memory_bytes);
 // Plays it and prints its tables. Returns the program's exit code.
 int play_suite(std::string_view name, const SuiteOptions& options);
 

@@ -193,7 +193,8 @@ int run_instead(const Options& o, const std::vector<AllocContestant>& contestant
   std::FILE* const out = o.json == "-" ? stderr : stdout;
   std::string wrong;
   if (o.steps)
-    wrong = run_steps_bench({scratch.path(), o.batches}, contestants, out, json);
+    wrong = run_steps_bench({scratch.path(), o.batches, o.quick ? kStepsQuick : kStepsCounted},
+                            contestants, out, json);
   else if (o.numa)
     wrong = run_numa_bench({scratch.path(), medium, threads, o.rounds, o.scale}, out, json);
   else

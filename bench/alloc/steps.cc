@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::uint64_t kObjectBytes = 64;
 constexpr std::size_t kObjects = 8192;  // live at most; some slabs of any allocator
-constexpr std::size_t kCounted = 512;   // of them: refills of caches are among them
 constexpr unsigned kSecondsMax = 300;
 
 enum Call { kMalloc, kFree, kCalls };
@@ -25,7 +24,7 @@ constexpr const char* kCallNames[kCalls] = {"malloc", "free"};
 // Of one object, whose group's counts were divided by its size. Plain memory: a child writes it.
 struct Counted {
   std::size_t groups = 0;
-  double instructions[kCounted] = {};
+  double instructions[kStepsCounted] = {};
   double locked = 0;  // these three are means
   double fences = 0;
   double lines = 0;
@@ -39,7 +38,8 @@ struct StepsResult {
 // A heap in the state of threadtest's: kObjects were allocated and freed, and are again.
 class Steps {
  public:
-  Steps(Allocator& allocator, std::byte* root, unsigned batch) : allocator_(allocator) {
+  Steps(Allocator& allocator, std::byte* root, unsigned batch, std::size_t counted)
+      : allocator_(allocator), counted_(counted / batch * batch) {
     for (std::size_t i = 0; i < kObjects; ++i) words_.push_back(root + i * allocator.word_bytes());
     sizes_.assign(batch, kObjectBytes);
   }
@@ -51,7 +51,7 @@ class Steps {
       for (std::size_t i = 0; i < kObjects; i += batch()) all = all && call(kFree, i);
     }
     const std::size_t first = kObjects / 2 / batch() * batch();
-    const std::size_t last = first + kCounted / batch() * batch();
+    const std::size_t last = first + counted_;
     for (const Call what : {kMalloc, kFree}) {
       for (std::size_t i = 0; i < kObjects; i += batch()) {
         const bool counted = first <= i && i < last;
@@ -77,7 +77,7 @@ class Steps {
     bool done = false;
     const StepCounts c = steps_.count([&] { done = call(what, i); });
     const auto n = static_cast<double>(batch());
-    const double share = n / static_cast<double>(kCounted / batch() * batch());
+    const double share = n / static_cast<double>(counted_);
     to.instructions[to.groups++] = static_cast<double>(c.instructions - own_.instructions) / n;
     to.locked += static_cast<double>(c.locked) / n * share;
     to.fences += static_cast<double>(c.fences) / n * share;
@@ -86,6 +86,7 @@ class Steps {
   }
 
   Allocator& allocator_;
+  const std::size_t counted_;
   std::vector<void*> words_;
   std::vector<std::uint64_t> sizes_;  // of a group
   StepCounter steps_;
@@ -97,15 +98,16 @@ int refuse(StepsResult& r, const char* what, const std::string& why) {
   return 1;
 }
 
-int run_steps(const AllocContestant& c, const std::string& dir, unsigned batch, StepsResult& r) {
+int run_steps(const AllocContestant& c, const StepsBenchOptions& o, unsigned batch,
+              StepsResult& r) {
   const std::unique_ptr<Allocator> allocator = c.kind->make();
   const std::uint64_t root_bytes = kObjects * allocator->word_bytes();
-  if (!allocator->open({dir, c.medium, root_bytes, kObjects * kObjectBytes, c.ablation})) {
+  if (!allocator->open({o.dir, c.medium, root_bytes, kObjects * kObjectBytes, c.ablation})) {
     return refuse(r, "open", allocator->error());
   }
   std::byte* const root = allocator->root();
   if (root == nullptr) return refuse(r, "root", allocator->error());
-  if (!Steps(*allocator, root, batch).run(r)) return refuse(r, "an object", "refused");
+  if (!Steps(*allocator, root, batch, o.counted).run(r)) return refuse(r, "an object", "refused");
   if (!allocator->validate()) return refuse(r, "validate", allocator->error());
   return allocator->close() ? 0 : refuse(r, "close", allocator->error());
 }
@@ -140,13 +142,13 @@ std::string run_steps_bench(const StepsBenchOptions& o,
   fmt::print(out,
              "objects of {} B, {} of {} counted by single steps, one thread; of an object\n"
              "{:<22}{:>6} {:<7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}\n",
-             kObjectBytes, kCounted, kObjects, "allocator", "group", "call", "instr.", "mean",
+             kObjectBytes, o.counted, kObjects, "allocator", "group", "call", "instr.", "mean",
              "most", "locked", "fences", "lines");
   Shared<StepsResult> result;
   for (const unsigned batch : o.batches) {
     for (const AllocContestant& c : contestants) {
       result.reset();
-      const pid_t child = start_child([&] { return run_steps(c, o.dir, batch, *result); });
+      const pid_t child = start_child([&] { return run_steps(c, o, batch, *result); });
       std::string why = child < 0 ? "cannot fork" : "";
       const bool ran = child >= 0 && wait_child(child, kSecondsMax, why);
       for (const auto& file : std::filesystem::directory_iterator(o.dir)) {

@@ -3,6 +3,7 @@
 // taken by the same means for every allocator. There are no times: a step costs microseconds.
 #pragma once
 
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -11,9 +12,13 @@
 
 namespace bench {
 
+inline constexpr std::size_t kStepsCounted = 512;  // refills of caches are among them
+inline constexpr std::size_t kStepsQuick = 16;     // for --quick
+
 struct StepsBenchOptions {
   std::string dir;  // an empty directory
   std::vector<unsigned> batches;
+  std::size_t counted = kStepsCounted;  // objects, at most as many
 };
 
 // Prints a table to `out`, and appends a JSON object for each of its rows. Returns an empty string,

@@ -199,7 +199,7 @@ void Cursor::stand_backward(std::size_t i) {
 // has no slot to pin, and a prefetch should not wait for one.
 void Cursor::prefetch_beyond(std::size_t ahead) const {
   if (ahead < leaf_.size()) {
-    tree_->leaves().prefetch(leaf_.words[ahead]);
+    tree_->leaves().prefetch(leaf_.words[ahead], lines_ahead());
     if (ahead + kAhead == leaf_.size()) tree_->leaves().prefetch_leaf(right_.next);
   } else if (ahead == leaf_.size() && thread_epoch_slot != nullptr) {
     const EpochGuard guard;

@@ -22,6 +22,7 @@
 // walk continues behind (or before) the last key that it returned.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -106,10 +107,16 @@ class Cursor {
     const std::size_t ahead = i + kAhead;
     if (ahead + kAhead >= leaf_.size()) [[unlikely]]
       return prefetch_beyond(ahead);
-    tree_->leaves().prefetch(leaf_.words[ahead]);
+    tree_->leaves().prefetch(leaf_.words[ahead], lines_ahead());
   }
   void prefetch_before(std::size_t i) const {
-    if (i >= kAhead) tree_->leaves().prefetch(leaf_.words[i - kAhead]);
+    if (i >= kAhead) tree_->leaves().prefetch(leaf_.words[i - kAhead], lines_ahead());
+  }
+  // Lines of a record to prefetch: as the one at the cursor has. Of a longer one the processor sees
+  // where the reads go.
+  std::uint64_t lines_ahead() const {
+    return std::clamp<std::uint64_t>((record_bytes_of(record_) + kLineBytes - 1) / kLineBytes, 2,
+                                     kLinesAhead);
   }
   void prefetch_beyond(std::size_t ahead) const;
   void prefetch_from(std::size_t i) const;
@@ -123,6 +130,7 @@ class Cursor {
   std::string_view down_to_here() const;
 
   static constexpr std::size_t kAhead = 8;  // records
+  static constexpr std::uint64_t kLinesAhead = 4;
 
   SortedLeaf leaf_;  // first: it needs memory, and nothing gives back slot_ when there is none
   // Constant.

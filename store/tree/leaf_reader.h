@@ -152,7 +152,9 @@ class LeafReader {
     if (file_.on_disk()) ask_to_read(words, count);
   }
   void read_ahead(std::span<const Entry> entries) const;
-  void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
+  void prefetch(SlotWord word, std::uint64_t lines = 2) const {
+    prefetch_record(file_, word.record(), lines);
+  }
   // Whether all slot words in use are sound. REQUIRES: the leaf is locked.
   Status words_sound(const ShadowLeaf& shadow) const;
   // Prefetches a leaf that a walk comes to, or will come to soon (UpperBound::next).

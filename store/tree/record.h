@@ -84,11 +84,10 @@ inline void write_record(const pm::PoolFile& file, PoolOffset at, std::string_vi
   flush_bytes(block, record_bytes(key.size(), value.size()));
 }
 
-// Prefetches the two lines in which most records are. Any offset is allowed: a prefetch does not
-// fault.
-inline void prefetch_record(const pm::PoolFile& file, PoolOffset at) {
-  __builtin_prefetch(file.at<char>(at));
-  __builtin_prefetch(file.at<char>(at + kLineBytes));
+// Prefetches the two lines in which most records are, or so many. Any offset is allowed: a prefetch
+// does not fault.
+inline void prefetch_record(const pm::PoolFile& file, PoolOffset at, std::uint64_t lines = 2) {
+  for (std::uint64_t i = 0; i < lines; ++i) __builtin_prefetch(file.at<char>(at + i * kLineBytes));
 }
 
 // The same for its key, which is in the first line as a rule.

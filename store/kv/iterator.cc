@@ -32,7 +32,7 @@ struct Iterator::Impl {
   Impl(const std::shared_ptr<CollectionState>& s, Where where,
        std::shared_ptr<store::SnapshotCore> snapshot,
        std::shared_ptr<store::TransactionState> txn = nullptr, store::WriteSet* write_set = nullptr)
-      : state(s),
+      : state(s.get()),
         at(snapshot),
         reads(txn == nullptr ? nullptr : &txn->reads),
         cursor(s, std::move(where.span), std::move(snapshot), std::move(txn), write_set),
@@ -112,7 +112,7 @@ struct Iterator::Impl {
     }
   }
 
-  const std::shared_ptr<CollectionState> state;
+  CollectionState* const state;                   // the cursor keeps it alive
   const std::shared_ptr<store::SnapshotCore> at;  // null: now
   store::ReadSet* const reads;                    // the transaction's; the cursor keeps it alive
   store::Cursor cursor;

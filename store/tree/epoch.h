@@ -55,7 +55,8 @@ struct HeldPlaces {
   std::uint32_t stride = 0;
 };
 
-struct alignas(kLineBytes) EpochSlot {
+// A pair of lines each: processors fetch lines by pairs, and neighbours would slow each other down.
+struct alignas(2 * kLineBytes) EpochSlot {
   static constexpr std::size_t kPools = 3;
   static constexpr std::uint64_t kResting = 1;
   static constexpr std::uint64_t kLooked = 2;
@@ -98,7 +99,7 @@ struct alignas(kLineBytes) EpochSlot {
   void let_go();
   void wait_until_looked_at();
 };
-static_assert(sizeof(EpochSlot) == kLineBytes);
+static_assert(sizeof(EpochSlot) == 2 * kLineBytes);
 
 extern constinit thread_local EpochSlot* thread_epoch_slot;
 EpochSlot& take_thread_slot();

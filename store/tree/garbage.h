@@ -41,8 +41,8 @@
 
 namespace TENUTO_NS::store {
 
-// What one tree keeps for the holder of one slot.
-struct ThreadGarbage {
+// What one tree keeps for the holder of one slot. In lines of its own, as EpochSlot.
+struct alignas(2 * kLineBytes) ThreadGarbage {
   ThreadGarbage* next = nullptr;  // of the tree's lists; constant
   // The lists are used by the holder while it is pinned, else by the thread that has marked its
   // slot. Fresh is full only while there is no memory for another chunk.

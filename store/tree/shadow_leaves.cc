@@ -77,7 +77,9 @@ void ShadowLeaves::set_empty(ShadowLeaf& shadow) const {
 }
 
 ShadowLeaf& ShadowLeaves::place_of(PoolOffset leaf) {
-  skew_.store(static_cast<std::uint32_t>(leaf.value % sizeof(Leaf)), std::memory_order_relaxed);
+  const auto skew = static_cast<std::uint32_t>(leaf.value % sizeof(Leaf));
+  // All threads read this line, so it is written once.
+  if (skew_.load(std::memory_order_relaxed) != skew) skew_.store(skew, std::memory_order_relaxed);
   cover(leaf);
   return of(leaf);
 }

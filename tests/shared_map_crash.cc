@@ -8,15 +8,14 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "support/explored_medium.h"
+#include "support/key_history.h"
 #include "tenuto/concurrent_hash_map.h"
 #include "tenuto/crash.h"
-#include "tenuto/crash_history.h"
 #include "tenuto/pool.h"
 
 namespace tenuto::test {
@@ -28,7 +27,7 @@ struct Root {
   Map map;
 };
 constexpr const char* kLayout = "shared_map_crash";
-constexpr std::uint32_t kThreads = 2;
+constexpr std::uint32_t kThreads = KeyHistory::kThreads;
 constexpr std::uint64_t kOperations = 5;  // of each thread
 
 enum class Bug : std::uint8_t {
@@ -45,10 +44,6 @@ PoolOptions small() {
   return on_explored_medium(o);
 }
 
-std::uint64_t value_in(const std::optional<std::uint64_t>& found) {
-  return found ? *found : kAbsent;
-}
-
 // One handle for all threads, as it should be, or one each.
 struct Handles {
   Handles(Pool& pool, Map& map, Bug bug) {
@@ -59,19 +54,6 @@ struct Handles {
   Map::Handle& of(std::uint32_t thread) { return all[thread % all.size()]; }
   std::vector<Map::Handle> all;
 };
-
-CrashResult explore(std::uint64_t seed, const std::function<void(const std::string&)>& setup,
-                    const std::function<void(CrashContext&)>& workload,
-                    const std::function<std::string(const CrashImage&)>& check) {
-  CrashOptions o;
-  o.seed = seed;
-  o.findings_max = 1;
-  o.minimise = false;
-  o.product_max = 40;
-  o.samples_max = 20;
-  o.recovery_states_max = 2;
-  return CrashRunner(o).run(setup, workload, check);
-}
 
 // Opens the pool of an image, has the map validated and looks into it.
 std::string look(const CrashImage& image,
@@ -90,104 +72,44 @@ std::string look(const CrashImage& image,
 
 // --- single operations ---------------------------------------------------------------------------
 
-const std::vector<std::uint64_t> kKeys = {1, 2};
+KeyedNumbers numbers_of(Map::Handle& map) {
+  return {
+      [&map](std::uint64_t key, std::uint64_t value) { return map.insert_or_assign(key, value); },
+      [&map](std::uint64_t key) { return map.erase(key); },
+      [&map](std::uint64_t key) { return map.get(key).value_or(kAbsent); }};
+}
 
-struct Single {
-  CrashHistory history;
-  Bug bug = Bug::none;
-  std::uint64_t seed = 1;
-
-  void operator()(CrashContext& c) {
-    history = {};
+CrashResult run_single(std::uint64_t seed, Bug bug) {
+  KeyHistory history(seed, bug == Bug::acknowledges_early);
+  const auto setup = [](const std::string& path) {
+    Result<Pool> pool = Pool::create(path, small());
+    ASSERT_TRUE(pool && pool->root<Root>(kLayout));
+    ASSERT_EQ(pool->close(), Status::ok);
+  };
+  const auto workload = [&](CrashContext& c) {
     Result<Pool> pool = Pool::open(c.path(), small());
     ASSERT_TRUE(pool);
     const Result<Root*> root = pool->root<Root>(kLayout);
     ASSERT_TRUE(root);
     Handles handles(*pool, (*root)->map, bug);
-    std::vector<std::function<void()>> bodies;
-    for (std::uint32_t t = 0; t < kThreads; ++t) {
-      bodies.emplace_back([this, &c, &map = handles.of(t), t] { work(c, map, t); });
-    }
-    c.interleave(bodies);
-  }
-
-  void work(CrashContext& c, Map::Handle& map, std::uint32_t t) {
-    std::mt19937_64 rng(seed * 131 + t);
-    for (std::uint64_t i = 1; i <= kOperations; ++i) {
-      const std::uint64_t key = kKeys[rng() % kKeys.size()];
-      const std::string name = std::to_string(key);
-      CrashHistory::Id id = 0;
-      switch (rng() % 4) {
-        case 0: {
-          c.update([&] { id = history.erase(t, name); });
-          const Status s = map.erase(key);
-          ASSERT_TRUE(s == Status::ok || s == Status::not_found);
-          c.update([&] { history.erased(id, s == Status::ok); });
-          break;
-        }
-        case 1: {
-          c.update([&] { id = history.get(t, name); });
-          const std::uint64_t seen = value_in(map.get(key));
-          c.update([&] { history.got(id, seen); });
-          break;
-        }
-        default: {
-          const std::uint64_t value = (t + 1) * 100 + i;
-          c.update([&] { id = history.put(t, name, value); });
-          if (bug == Bug::acknowledges_early) c.update([&] { history.returned(id); });
-          ASSERT_EQ(map.insert_or_assign(key, value), Status::ok);
-          if (bug != Bug::acknowledges_early) c.update([&] { history.returned(id); });
-        }
-      }
-    }
-  }
-
-  std::string check(const CrashImage& image) const {
+    history.run(c, [&](std::uint32_t t) { return numbers_of(handles.of(t)); });
+  };
+  const auto check = [&](const CrashImage& image) {
     return look(image, [&](const Map::Handle& map) {
-      CrashHistory all = history;
-      all.crash();
-      for (const std::uint64_t key : kKeys) {
-        const auto id = all.get(kThreads, std::to_string(key));
-        all.got(id, value_in(map.get(key)));
-      }
-      return all.check();
+      return history.check([&](std::uint64_t key) { return map.get(key).value_or(kAbsent); });
     });
-  }
-
-  CrashResult run() {
-    const auto setup = [](const std::string& path) {
-      Result<Pool> pool = Pool::create(path, small());
-      ASSERT_TRUE(pool && pool->root<Root>(kLayout));
-      ASSERT_EQ(pool->close(), Status::ok);
-    };
-    return explore(
-        seed, setup, [this](CrashContext& c) { (*this)(c); },
-        [this](const CrashImage& image) { return check(image); });
-  }
-};
+  };
+  return CrashRunner(few_states(seed)).run(setup, workload, check);
+}
 
 TEST(shared_map_crash, single_operations_leave_linearizable_histories) {
-  std::uint64_t checks = 0;
-  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-    Single threads;
-    threads.seed = seed;
-    const CrashResult r = threads.run();
-    EXPECT_TRUE(r.ok()) << "seed " << seed << "\n" << r.text();
-    checks += r.checks;
-  }
-  EXPECT_GT(checks, 300u);
+  const auto run = [](std::uint64_t seed) { return run_single(seed, Bug::none); };
+  EXPECT_GT(checks_of_seeds(4, run), 300u);
 }
 
 TEST(shared_map_crash, an_operation_that_is_acknowledged_early_is_found) {
-  std::string found;
-  for (std::uint64_t seed = 1; seed <= 6 && found.empty(); ++seed) {
-    Single threads;
-    threads.seed = seed;
-    threads.bug = Bug::acknowledges_early;
-    const CrashResult r = threads.run();
-    if (!r.ok()) found = r.text();
-  }
-  EXPECT_THAT(found, testing::ContainsRegex("a get saw|an erase (found|missed)"));
+  const auto run = [](std::uint64_t seed) { return run_single(seed, Bug::acknowledges_early); };
+  EXPECT_THAT(first_finding(6, run), testing::ContainsRegex(kWrongHistory));
 }
 
 // --- transactions over several shards ------------------------------------------------------------
@@ -283,31 +205,25 @@ struct Transfers {
       for (std::uint64_t i = 0; i < kAccounts; ++i) ASSERT_EQ(map.insert(i, kStart), Status::ok);
       ASSERT_EQ(pool->close(), Status::ok);
     };
-    return explore(
-        seed, setup, [this](CrashContext& c) { (*this)(c); },
-        [this](const CrashImage& image) { return check(image); });
+    return CrashRunner(few_states(seed))
+        .run(
+            setup, [this](CrashContext& c) { (*this)(c); },
+            [this](const CrashImage& image) { return check(image); });
   }
 };
 
 TEST(shared_map_crash, transfers_between_shards_are_whole) {
-  std::uint64_t checks = 0;
-  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-    const CrashResult r = Transfers(seed).run();
-    EXPECT_TRUE(r.ok()) << "seed " << seed << "\n" << r.text();
-    checks += r.checks;
-  }
-  EXPECT_GT(checks, 300u);
+  const auto run = [](std::uint64_t seed) { return Transfers(seed).run(); };
+  EXPECT_GT(checks_of_seeds(4, run), 300u);
 }
 
 TEST(shared_map_crash, threads_with_a_handle_each_are_found) {
-  std::string found;
-  for (std::uint64_t seed = 1; seed <= 12 && found.empty(); ++seed) {
+  const auto run = [](std::uint64_t seed) {
     Transfers threads(seed);
     threads.bug = Bug::two_handles;
-    const CrashResult r = threads.run();
-    if (!r.ok()) found = r.text();
-  }
-  EXPECT_THAT(found, testing::ContainsRegex("transfer|the map"));
+    return threads.run();
+  };
+  EXPECT_THAT(first_finding(12, run), testing::ContainsRegex("transfer|the map"));
 }
 
 }  // namespace

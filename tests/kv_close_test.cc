@@ -26,6 +26,33 @@ using namespace std::chrono_literals;
 
 constexpr int kRounds = TENUTO_ASAN || TENUTO_TSAN ? 6 : 25;
 
+// A call of another thread that is inside the user's function: it stores "new" when it is let go.
+class CallThatWaits {
+ public:
+  explicit CallThatWaits(const Store& store)
+      : thread_([this, c = Collection(store)]() mutable {
+          EXPECT_EQ(c.merge("key",
+                            [this, first = true](auto) mutable {
+                              if (std::exchange(first, false)) {
+                                inside_.set_value();
+                                release_.get_future().wait();
+                              }
+                              return std::optional<std::string>("new");
+                            }),
+                    Status::ok);
+        }) {
+    inside_.get_future().wait();
+  }
+  void end() {
+    release_.set_value();
+    thread_.join();
+  }
+
+ private:
+  std::promise<void> inside_, release_;
+  std::thread thread_;  // last: it uses the others
+};
+
 class KvCloseTest : public KvFixture, public testing::WithParamInterface<Medium> {
  protected:
   KvCloseTest() { options_.pool.medium = GetParam(); }
@@ -125,23 +152,9 @@ TEST_P(KvCloseTest, a_transaction_that_commits_later_writes_nothing) {
 TEST_P(KvCloseTest, a_close_is_busy_while_a_call_does_not_return) {
   Store s = opened();
   ASSERT_EQ(s.put("key", "old"), Status::ok);
-  std::promise<void> inside;
-  std::promise<void> release;
-  std::thread other([&, c = Collection(s)]() mutable {
-    EXPECT_EQ(c.merge("key",
-                      [&, first = true](auto) mutable {
-                        if (std::exchange(first, false)) {
-                          inside.set_value();
-                          release.get_future().wait();
-                        }
-                        return std::optional<std::string>("new");
-                      }),
-              Status::ok);
-  });
-  inside.get_future().wait();
+  CallThatWaits call(s);
   EXPECT_EQ(s.close(), Status::busy);
-  release.set_value();
-  other.join();
+  call.end();
   EXPECT_EQ(s.put("later", "value"), Status::ok) << "a refused close leaves the store open";
   EXPECT_TRUE(s.snapshot());
   EXPECT_EQ(s.close(), Status::ok);
@@ -179,23 +192,9 @@ TEST_P(KvCloseTest, a_close_does_not_wait_for_calls_of_another_store) {
   const TempPath other_path("kv-other");
   Store other = *Store::open(other_path.str(), options_);
   Store s = opened();
-  std::promise<void> inside;
-  std::promise<void> release;
-  std::thread thread([&, c = Collection(other)]() mutable {
-    EXPECT_EQ(c.merge("key",
-                      [&, first = true](auto) mutable {
-                        if (std::exchange(first, false)) {
-                          inside.set_value();
-                          release.get_future().wait();
-                        }
-                        return std::optional<std::string>("new");
-                      }),
-              Status::ok);
-  });
-  inside.get_future().wait();
+  CallThatWaits call(other);
   EXPECT_EQ(s.close(), Status::ok);
-  release.set_value();
-  thread.join();
+  call.end();
 }
 
 // A collection that is made while the close begins is closed with the others.

@@ -34,7 +34,7 @@ void PrintTo(Records r, std::ostream* to) { *to << (r == Records::apart ? "apart
 StoreOptions journalled(const std::string& journal, Records records) {
   StoreOptions o;
   o.pool = test::PoolParts::small_options();
-  if (records == Records::apart) o.pool.heap.record_zones_from = 1;
+  if (records == Records::apart) o.pool.heap.memory_max = 1;
   o.pool.size = kPoolBytesMin;
   o.pool.size_max = 64u << 20;
   o.pool.medium = Medium::journal;

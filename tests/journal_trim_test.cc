@@ -36,7 +36,7 @@ class JournalTrim : public testing::TestWithParam<bool> {
     options_.pool.medium = Medium::journal;
     options_.pool.journal.path = paths_.journal.str();
     options_.pool.journal.sync_every_ms = 0;
-    if (GetParam()) options_.pool.heap.record_zones_from = 1;
+    if (GetParam()) options_.pool.heap.memory_max = 1;
   }
   ~JournalTrim() override { unplant_all(); }
 

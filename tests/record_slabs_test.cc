@@ -23,7 +23,7 @@ class RecordSlabs : public testing::Test {
     options_.pool.size = kPoolBytesMin;
     options_.pool.size_max = 256u << 20;
     options_.pool.medium = Medium::journal;
-    options_.pool.heap.record_zones_from = 1;
+    options_.pool.heap.memory_max = 1;
   }
 
   Store opened() {

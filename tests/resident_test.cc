@@ -52,7 +52,7 @@ TEST_F(Resident, on_a_journal_all_written_pages_are_private) {
 }
 
 TEST_F(Resident, but_not_those_of_zones_of_records) {
-  options_.pool.heap.record_zones_from = 1;
+  options_.pool.heap.memory_max = 1;
   EXPECT_LT(stats_after_load(Medium::journal).private_bytes, kDataBytes / 2);
 }
 

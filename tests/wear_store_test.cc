@@ -27,7 +27,7 @@ class WearStore : public testing::TestWithParam<Medium> {
     options_.pool.heap.wear_levelling = true;
     options_.pool.heap.wear_rest_ms = 20;
     options_.pool.heap.clock_ms = [this] { return now_; };
-    options_.pool.heap.record_zones_from = 1;
+    options_.pool.heap.memory_max = 1;
   }
   Store opened() {
     Result<Store> s = Store::open(paths_.pool.str(), options_, &report_);

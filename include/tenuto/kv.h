@@ -96,12 +96,13 @@ class TENUTO_API Store : public Collection {
 
   // Closes store and pool. A clean close makes the next open fast. Other threads may be in calls of
   // a copy of the store as a Collection, of other collections and of transactions: close waits for
-  // those that have begun, and later ones return closed. REQUIRES: no other thread uses the Store
-  // itself, and no Iterator or View of it is alive. Statuses: ok | closed | io, corrupt | forked |
-  // busy: an object transaction is open, or a call does not return within two seconds, or this is
-  // in one (a merge function, a codec). Then the store is open as before, but calls of other
-  // threads may have returned closed meanwhile. The destructor leaves such a pool to the recovery
-  // of the next open, locked until the process ends.
+  // those that have begun, and later ones return closed. (Not for a call in a function that calls
+  // of three other stores call.) REQUIRES: no other thread uses the Store itself, and no Iterator
+  // or View of it is alive. Statuses: ok | closed | io, corrupt | forked | busy: an object
+  // transaction is open, or a call does not return within two seconds, or this is in one (a merge
+  // function, a codec). Then the store is open as before, but calls of other threads may have
+  // returned closed meanwhile. The destructor leaves such a pool to the recovery of the next open,
+  // locked until the process ends.
   Status close();
 
   // Applies all entries of the batch or none, in any number of collections. Statuses as put;

@@ -145,12 +145,13 @@ struct HeapOptions {
   std::uint64_t book_dead_factor = 4;
   std::uint64_t book_heap_ppm = 2'000;
   std::uint64_t book_chunks_least = 4;
-  // Medium journal. When the pool has this many bytes, it gets zones for the store's records
-  // (blocks of less than 16 KiB) alone. Their pages are the file's own: the kernel writes them back
-  // and drops them when memory is short. Pages of other zones stay in memory once they are written;
-  // updates of these are about twice as fast. 0: an eighth of the memory that the process may use
-  // (of the machine or of its control group), at least 64 MiB.
-  std::uint64_t record_zones_from = 0;
+  // Medium journal: so much of the pool may stay in memory. Pages that are written stay there while
+  // the pool is open. When the pool has this many bytes, it gets zones for the store's records
+  // (blocks of less than 16 KiB) alone, whose pages are the file's own: the kernel writes them back
+  // and drops them when memory is short. Updates of records there are about half as fast. Leaves
+  // and objects stay outside these zones, and in memory: some 12 bytes a record. 0: an eighth of
+  // the memory that the process may use (of the machine or of its control group), at least 64 MiB.
+  std::uint64_t memory_max = 0;
   NumaOptions numa = {};
   // Wear levelling (PMMS): spreads the writes over the memory that wears out by them. Every freed
   // block rests before it is handed out again. Of the blocks, slabs, extents and frames that a

@@ -26,7 +26,7 @@ struct PoolStats {
   std::uint64_t protected_bytes = 0;
   // What this process has of the file in memory: pages that it has mapped. Of these, those that are
   // not in the file yet, and those that stay in memory as long as the pool is open (medium journal,
-  // HeapOptions::record_zones_from). The kernel writes the other ones back, and drops them when
+  // HeapOptions::memory_max). The kernel writes the other ones back, and drops them when
   // memory is short.
   std::uint64_t resident_bytes = 0;
   std::uint64_t dirty_bytes = 0;    // those that stay included

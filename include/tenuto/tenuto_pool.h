@@ -123,7 +123,7 @@ typedef struct tenuto_pool_options {
   void* log_context;
   unsigned mode; /* permissions of a new pool file; 0: only the owner */
   int large_pages;
-  uint64_t record_zones_from;
+  uint64_t memory_max;
   tenuto_consistency consistency;
   int canaries;
   unsigned numa_nodes; /* tenuto::NumaOptions */

@@ -23,7 +23,7 @@ class FrameSource {
  public:
   static constexpr std::uint64_t kNoRecordZones = ~std::uint64_t{0};
 
-  // record_zones_from: see HeapOptions.
+  // record_zones_from: HeapOptions::memory_max.
   FrameSource(pm::PoolFile& file, frame::Frames& frames,
               std::uint64_t record_zones_from = kNoRecordZones)
       : file_(file),

@@ -21,7 +21,7 @@ constexpr unsigned kBatchesBeforeGrowth = 8;  // of durable frees
 std::uint64_t record_zones_from(const HeapOptions& o) {
   constexpr std::uint64_t kLeast = 64u << 20;
   constexpr std::uint64_t kMemoryShare = 8;
-  if (o.record_zones_from != 0) return o.record_zones_from;
+  if (o.memory_max != 0) return o.memory_max;
   // Read once in a process: an open of a pool need not wait for the system's files.
   static const std::uint64_t limit = pm::memory_limit();
   return std::max(kLeast, limit / kMemoryShare);

@@ -54,7 +54,7 @@ Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Repor
   to.journal.recovery_ms_max = o.journal_recovery_ms_max;
   to.journal.keep = o.journal_keep != 0;
   to.large_pages = o.large_pages != 0;
-  to.heap.record_zones_from = o.record_zones_from;
+  to.heap.memory_max = o.memory_max;
   to.heap.numa.nodes = o.numa_nodes;
   to.heap.numa.two_phase = o.numa_two_phase != 0;
   to.heap.numa.pin_threads = o.numa_pin_threads != 0;
@@ -140,7 +140,7 @@ void tenuto_pool_options_init_sized(tenuto_pool_options* to, size_t struct_bytes
   all.journal_recovery_ms_max = o.journal.recovery_ms_max;
   all.journal_keep = o.journal.keep;
   all.large_pages = o.large_pages;
-  all.record_zones_from = o.heap.record_zones_from;
+  all.memory_max = o.heap.memory_max;
   all.numa_nodes = o.heap.numa.nodes;
   all.numa_two_phase = o.heap.numa.two_phase;
   all.numa_pin_threads = o.heap.numa.pin_threads;

@@ -75,7 +75,7 @@ StoreOptions World::options_of(unsigned s, unsigned path) const {
   o.order = story.numbers ? KeyOrder::u64 : KeyOrder::bytes;
   o.snapshot_bytes_max = story.snapshot_bytes_max;
   o.lookup_cache_bytes = story.lookup_bytes;
-  o.pool.heap.record_zones_from = story.records_from;
+  o.pool.heap.memory_max = story.records_from;
   o.pool.heap.numa.nodes = static_cast<unsigned>(story.nodes);
   o.pool.canaries = story.canaries != 0;
   const bool turned_off = story.wear == 2 && shared.fresh.load() % 2 != 0;

@@ -73,7 +73,7 @@ struct Story {
   std::uint64_t reclaim_ms = 0;  // StoreOptions::reclaim_every_ms
   std::uint64_t snapshot_bytes_max = 0;
   std::uint64_t lookup_bytes = 256u << 20;  // StoreOptions::lookup_cache_bytes
-  std::uint64_t records_from = 0;           // HeapOptions::record_zones_from
+  std::uint64_t records_from = 0;           // HeapOptions::memory_max
   std::uint64_t nodes = 0;                  // NumaOptions::nodes, simulated
   std::uint64_t canaries = 0;               // PoolOptions::canaries
   // HeapOptions::wear_levelling. 0: off; 1: on, without rests; 2: now on, now off; above: on, and

@@ -109,6 +109,7 @@ constexpr Mistake kMistakes[] = {
     {"store_lookup_keeps_moved", "lookup_cache_test", "*a_compaction_moves*"},
     {"store_lookup_key_not_compared", "lookup_cache_test", "*with_the_same_tag*"},
     {"store_lookup_forgets_one_by_one", "lookup_cache_test", "*change_together"},
+    {"store_lookup_batch_enters_early", "lookup_cache_test", "*change_together"},
     {"store_lookup_change_after_timestamp", "lookup_cache_test", "*not_older_than_a_snapshot*"},
     {"tx_free_without_room", "no_memory_objects_test", "*to_note_it_is_refused"},
     {"tx_open_transaction_handed_on", "tx_end_test", "*"},

@@ -65,6 +65,7 @@ class Tree::Batch {
   void finish();
   void keep(const LockedLeaf& l, Change& c);
   void forget(const LockedLeaf& l);
+  static void enter(const LockedLeaf& l, const Change& c);
 
   const std::span<const BatchOp> ops_;
   std::vector<Change> changes_;

@@ -94,6 +94,7 @@ void Tree::Batch::finish() {
         if (c.found) l.shadow->remove_entry(c.slot);
       } else if (c.found) {
         l.shadow->set_word(c.slot, word);
+        enter(l, c);
       } else {
         l.shadow->set_entry(c.slot, word, c.hash.fingerprint,
                             l.tree->leaves_.place_in_order(*l.shadow, c.op->key));
@@ -142,9 +143,21 @@ void Tree::Batch::keep(const LockedLeaf& l, Change& c) {
 
 // Removes the keys' entries from the lookup cache.
 void Tree::Batch::forget(const LockedLeaf& l) {
+  const bool early = TENUTO_PLANT("store_lookup_batch_enters_early");
   for (std::size_t i = l.first; i < l.end; ++i) {
-    if (changes_[i].found) l.tree->lookups_.forget(changes_[i].hash);
+    if (!changes_[i].found) continue;
+    l.tree->lookups_.forget(changes_[i].hash);
+    if (early) enter(l, changes_[i]);
   }
+  if (early) ::usleep(20);
+}
+
+// Enters the new record, if the key's bucket has room. REQUIRES: the batch is committed, and the
+// leaf locked. So who finds the record here waits at the leaves of the other keys.
+void Tree::Batch::enter(const LockedLeaf& l, const Change& c) {
+  if (c.op->erase) return;
+  LookupCache::Change change(l.tree->lookups_, c.hash);
+  change.becomes(c.record);
 }
 
 }  // namespace TENUTO_NS::store

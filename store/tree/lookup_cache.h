@@ -13,8 +13,8 @@
 //     gone, or names the new record, which is durable by then, before the bucket is released.
 //     Hence a hit is before the writer's load, in the order of all changes: a snapshot that was
 //     taken before the hit does not see what the hit has missed.
-//   - A batch forgets all its keys before its load. So nobody reads one key's new record, then
-//     another key's old one here.
+//   - A batch forgets all its keys before its load, and enters their new records when it is
+//     committed. So nobody reads one key's new record, then another key's old one here.
 //   - A reader remembers the bucket's version before it looks for the leaf. It enters what it found
 //     only if the version is still the same. Otherwise a record that was replaced meanwhile could
 //     enter. A writer raises the version even if its key has no entry. An insert need not: no entry
@@ -190,8 +190,9 @@ inline LookupCache::Look LookupCache::look(KeyHash hash) const {
 }
 
 // A change of a key's record. From here to the destructor, readers miss all keys of the bucket.
-// REQUIRES: the key's leaf is locked until the change is visible, the timestamp is not loaded yet,
-// the thread holds no other bucket, and it waits for no leaf while it holds this one.
+// REQUIRES: the key's leaf is locked until the change is visible, the timestamp is not loaded yet
+// (or the key was forgotten before that), the thread holds no other bucket, and it waits for no
+// leaf while it holds this one.
 class LookupCache::Change {
  public:
   Change(const LookupCache& cache, KeyHash hash);

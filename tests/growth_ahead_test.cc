@@ -51,7 +51,7 @@ std::uint64_t length_of(const std::string& path) {
 
 class GrowthAhead : public testing::Test {
  protected:
-  GrowthAhead() { open_source(); }
+  explicit GrowthAhead(std::uint64_t bytes = kPoolBytes) : pool_(bytes) { open_source(); }
   ~GrowthAhead() override { unplant_all(); }
 
   void open_source() { source_.emplace(*pool_.file, *pool_.frames); }
@@ -75,8 +75,13 @@ class GrowthAhead : public testing::Test {
   }
 
   static constexpr std::uint64_t kSlab = kFrameBytes << frame::kOrderSlab;
-  FramePool pool_{kPoolBytes};
+  FramePool pool_;
   std::optional<heap::FrameSource> source_;
+};
+
+class SmallGrowthAhead : public GrowthAhead {
+ protected:
+  SmallGrowthAhead() : GrowthAhead(8 * kMiB) {}
 };
 
 TEST_F(GrowthAhead, a_growth_finds_its_space_reserved) {
@@ -104,6 +109,25 @@ TEST_F(GrowthAhead, a_pool_that_is_not_written_prepares_nothing) {
   source_->large().look();
   std::this_thread::sleep_for(50ms);
   EXPECT_EQ(prepared(), 0u);
+}
+
+// Nothing before it has grown: many programs have many small pools.
+TEST_F(SmallGrowthAhead, it_is_prepared_after_the_first_growth) {
+  const std::uint64_t made = file().bytes();
+  source_->large().start();
+  take_until_free(kSlab);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(prepared(), 0u);
+  EXPECT_EQ(file().bytes(), made);
+  take();
+  EXPECT_GT(file().bytes(), made);
+  take_until_free(file().growth_bytes() / 4);
+  EXPECT_TRUE(in_time([&] { return prepared() == file().growth_bytes(); }));
+  EXPECT_LT(file().bytes(), heap::LargePages::kPoolBytesLeast);
+  const std::uint64_t grown = file().bytes();
+  source_->large().stop();
+  EXPECT_EQ(prepared(), 0u);
+  EXPECT_EQ(length_of(pool_.path), grown);
 }
 
 TEST_F(GrowthAhead, trim_and_the_end_give_it_back) {

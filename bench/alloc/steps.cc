@@ -39,21 +39,23 @@ struct StepsResult {
 class Steps {
  public:
   Steps(Allocator& allocator, std::byte* root, unsigned batch, std::size_t counted)
-      : allocator_(allocator), counted_(counted / batch * batch) {
-    for (std::size_t i = 0; i < kObjects; ++i) words_.push_back(root + i * allocator.word_bytes());
+      : allocator_(allocator),
+        objects_(kObjects / batch * batch),
+        counted_(std::max<std::size_t>(counted, batch) / batch * batch) {
+    for (std::size_t i = 0; i < objects_; ++i) words_.push_back(root + i * allocator.word_bytes());
     sizes_.assign(batch, kObjectBytes);
   }
 
   bool run(StepsResult& r) {
     bool all = true;
     for (int turn = 0; turn < 2; ++turn) {
-      for (std::size_t i = 0; i < kObjects; i += batch()) all = all && call(kMalloc, i);
-      for (std::size_t i = 0; i < kObjects; i += batch()) all = all && call(kFree, i);
+      for (std::size_t i = 0; i < objects_; i += batch()) all = all && call(kMalloc, i);
+      for (std::size_t i = 0; i < objects_; i += batch()) all = all && call(kFree, i);
     }
-    const std::size_t first = kObjects / 2 / batch() * batch();
+    const std::size_t first = objects_ / 2 / batch() * batch();
     const std::size_t last = first + counted_;
     for (const Call what : {kMalloc, kFree}) {
-      for (std::size_t i = 0; i < kObjects; i += batch()) {
+      for (std::size_t i = 0; i < objects_; i += batch()) {
         const bool counted = first <= i && i < last;
         all = all && (counted ? count(what, i, r.of[what]) : call(what, i));
       }
@@ -86,7 +88,7 @@ class Steps {
   }
 
   Allocator& allocator_;
-  const std::size_t counted_;
+  const std::size_t objects_, counted_;  // whole groups
   std::vector<void*> words_;
   std::vector<std::uint64_t> sizes_;  // of a group
   StepCounter steps_;

@@ -6,7 +6,7 @@
 // has read (versions.h).
 // 4. Save the words that will change in the lane's undo log.
 // 5. Change all leaves in place, and commit.
-// 6. Update the shadow leaves and unlock the leaves.
+// 6. Update the shadow leaves, enter new records into the lookup cache, and unlock the leaves.
 //
 //   records, undo entries |"undo entries"| slots, headers |"..."| T |"..."|       3 fences
 //

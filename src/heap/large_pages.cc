@@ -132,9 +132,10 @@ void LargePages::prepare() {
   until_look_.store(std::max(next, kFramesBeforeLook), std::memory_order_relaxed);
   if (spare > 0) return;
   Status s = Status::ok;
-  while (s == Status::ok && !stopping()) {
+  for (std::uint64_t ready = file_.prepared_bytes(); s == Status::ok && !stopping();
+       ready += kHugeBytes) {
     s = Status::full;
-    static_cast<void>(pm::had_memory([&] { s = prepare_step(); }));
+    static_cast<void>(pm::had_memory([&] { s = prepare_step(ready); }));
   }
   if (s != Status::busy) return;  // full: not tried again before the next look
   due_.store(true, std::memory_order_relaxed);
@@ -142,9 +143,12 @@ void LargePages::prepare() {
 }
 
 // The space may become a zone, and lose pages, before they are joined. So nothing is punched.
-Status LargePages::prepare_step() {
+// `ready` is prepared. If it is less, a trim has given it back, or a growth has taken it and asks
+// for more.
+Status LargePages::prepare_step(std::uint64_t ready) {
   const auto lock = no_fork();
   const auto no_punch = holes_.try_to_stop_punches();
+  if (file_.prepared_bytes() < ready) return Status::full;
   return no_punch.owns_lock() ? file_.prepare() : Status::busy;
 }
 

@@ -77,7 +77,7 @@ class LargePages {
   bool join_all();
   bool step(std::uint64_t huge);
   bool rested(std::uint64_t huge);
-  Status prepare_step();
+  Status prepare_step(std::uint64_t ready);
 
   pm::PoolFile& file_;
   Holes& holes_;

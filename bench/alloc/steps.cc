@@ -25,7 +25,8 @@ constexpr const char* kCallNames[kCalls] = {"malloc", "free"};
 struct Counted {
   std::size_t groups = 0;
   double instructions[kStepsCounted] = {};
-  double locked = 0;  // these three are means
+  double locked = 0;  // these are means
+  double drains = 0;
   double fences = 0;
   double lines = 0;
 };
@@ -82,6 +83,7 @@ class Steps {
     const double share = n / static_cast<double>(counted_);
     to.instructions[to.groups++] = static_cast<double>(c.instructions - own_.instructions) / n;
     to.locked += static_cast<double>(c.locked) / n * share;
+    to.drains += static_cast<double>(c.drains) / n * share;
     to.fences += static_cast<double>(c.fences) / n * share;
     to.lines += c.lines() / n * share;
     return done;
@@ -116,9 +118,9 @@ int run_steps(const AllocContestant& c, const StepsBenchOptions& o, unsigned bat
 
 void print(std::FILE* out, const std::string& label, unsigned batch, Call what, const Counted& c,
            const Spread& instructions, double mean) {
-  fmt::print(out, "{:<22}{:>6} {:<7}{:>9.0f}{:>9.0f}{:>9.0f}{:>9}{:>9}{:>9}\n", label, batch,
+  fmt::print(out, "{:<22}{:>6} {:<7}{:>9.0f}{:>9.0f}{:>9.0f}{:>9}{:>9}{:>9}{:>9}\n", label, batch,
              kCallNames[what], instructions.median, mean, instructions.max, short_number(c.locked),
-             short_number(c.fences), short_number(c.lines));
+             short_number(c.drains), short_number(c.fences), short_number(c.lines));
 }
 
 std::string json_line(const AllocContestant& c, unsigned batch, Call what, const Counted& counted,
@@ -129,7 +131,8 @@ std::string json_line(const AllocContestant& c, unsigned batch, Call what, const
   if (!c.medium.empty()) line.text("medium", c.medium);
   line.integer("threads", 1).integer("batch", batch).integer("value_bytes", kObjectBytes);
   line.raw("instructions", json_of(instructions)).number("instructions_mean", mean);
-  line.number("locked", counted.locked).number("fences", counted.fences);
+  line.number("locked", counted.locked).number("drains", counted.drains);
+  line.number("fences", counted.fences);
   line.number("lines", counted.lines);
   line.text("settings", c.kind->settings(c.medium));
   add_origin(line);
@@ -143,9 +146,9 @@ std::string run_steps_bench(const StepsBenchOptions& o,
                             std::vector<std::string>& json) {
   fmt::print(out,
              "objects of {} B, {} of {} counted by single steps, one thread; of an object\n"
-             "{:<22}{:>6} {:<7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}\n",
+             "{:<22}{:>6} {:<7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}\n",
              kObjectBytes, o.counted, kObjects, "allocator", "group", "call", "instr.", "mean",
-             "most", "locked", "fences", "lines");
+             "most", "locked", "drains", "fences", "lines");
   Shared<StepsResult> result;
   for (const unsigned batch : o.batches) {
     for (const AllocContestant& c : contestants) {

@@ -10,6 +10,7 @@ namespace {
 // Of the one thread that counts.
 StepCounts g_counts;
 std::uintptr_t g_last = 0;
+bool g_flushed = false;  // and nothing has waited for it
 struct sigaction g_before {};
 
 // Before each instruction: its address is in the context.
@@ -24,6 +25,11 @@ void on_step(int, siginfo_t*, void* context) {
   g_counts.locked += one.locked;
   g_counts.flushes += one.flushes;
   g_counts.streamed_bytes += one.streamed_bytes;
+  if (one.locked + one.fences != 0) {
+    g_counts.drains += g_flushed ? 1 : 0;
+    g_flushed = false;
+  }
+  if (one.flushes + one.streamed_bytes != 0) g_flushed = true;
 }
 
 // What stands before the opcode.
@@ -123,6 +129,7 @@ StepCounter::~StepCounter() { ::sigaction(SIGTRAP, &g_before, nullptr); }
 void StepCounter::begin() {
   g_counts = {};
   g_last = 0;
+  g_flushed = false;
 }
 
 StepCounts StepCounter::counted() { return g_counts; }

@@ -7,7 +7,8 @@
 // Counted in user mode. A string instruction (rep movsb) counts once. A line is a CLWB, CLFLUSHOPT
 // or CLFLUSH, or 64 bytes of non-temporal stores. A fence is an SFENCE or MFENCE. Locked
 // instructions (with the prefix LOCK, or an XCHG with memory) order stores as well, so one that
-// follows a flush waits for it as a fence does; they are counted apart.
+// follows a flush waits for it as a fence does, and a fence behind it then has nothing to wait for:
+// `drains` counts how often either finds flushes that nothing has waited for.
 //
 // REQUIRES: one thread counts at a time, and the code neither handles nor blocks SIGTRAP.
 #pragma once
@@ -20,6 +21,7 @@ struct StepCounts {
   std::uint64_t instructions = 0;
   std::uint64_t fences = 0;
   std::uint64_t locked = 0;
+  std::uint64_t drains = 0;  // fences and locked instructions that wait for flushes
   std::uint64_t flushes = 0;
   std::uint64_t streamed_bytes = 0;  // by non-temporal stores
 

@@ -33,12 +33,16 @@ Extents::Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& opt
 
 // --- taking --------------------------------------------------------------------------------------
 
-// `Holes` is authoritative for which frames have pages; a free extent's word repeats their count.
-// So every new free extent counts its holes again, also one that was in use. Reason: in a file with
-// holes, open takes reserved but never written space for a hole, and this may be at the end of an
-// extent in use.
+// `Holes` is authoritative for which frames have pages; a free extent's word repeats their count,
+// which does not change while it is free. An extent that was in use counts its holes, too. Reason:
+// in a file with holes, open takes reserved but never written space for a hole, and this may be at
+// the end of an extent in use.
+std::uint64_t Extents::count_resident(std::uint64_t frame, std::uint64_t frames) const {
+  return frames - frames_.holes().count(frame, frames);
+}
+
 void Extents::add_free(Shard& shard, std::uint64_t frame, std::uint64_t frames, AgeOrder age) {
-  shard.free.add(frame, frames, frames - frames_.holes().count(frame, frames), age);
+  shard.free.add(frame, frames, count_resident(frame, frames), age);
 }
 
 // Cuts the request out of a free extent. The rest stays free and keeps its age.
@@ -48,9 +52,13 @@ std::uint64_t Extents::carve(Shard& shard, std::uint64_t from, const Fit& fit, K
   const AgeOrder age = shard.free.remove(from);
   if (at == 0) at = round_up(from, fit.align);
   const std::uint64_t end = at + fit.frames;
-  const std::uint64_t behind = from + w.frames() - end;
-  if (at > from) add_free(shard, from, at - from, age);
-  if (behind > 0) add_free(shard, end, behind, age);
+  const auto add = [&](std::uint64_t first, std::uint64_t n) {
+    if (n == 0) return;
+    if (w.resident() != w.frames()) return add_free(shard, first, n, age);
+    shard.free.add(first, n, n, age);
+  };
+  add(from, at - from);
+  add(end, from + w.frames() - end);
   slots_[at].set(ExtentWord::make(ExtentState::reserved, kind, fit.frames));
   shard.taken.add(fit.frames);
   return at;
@@ -308,18 +316,20 @@ void Extents::release(PoolOffset o, unsigned core) {
 // Joins it with free neighbours in its chunk. Returns the free extent that contains it now.
 std::uint64_t Extents::put_free(Shard& shard, std::uint64_t frame, std::uint64_t frames, Age age) {
   FreeExtents& free = shard.free;
+  std::uint64_t resident = count_resident(frame, frames);
   const auto absorb = [&](std::uint64_t neighbour) {
     const ExtentWord n = slots_[neighbour].get();
     free.remove(neighbour);
     frame = std::min(frame, neighbour);
     frames += n.frames();
+    resident += n.resident();
   };
   const std::uint64_t after = frame + frames;
   if (after % kChunkFrames != 0 && free.is_free(after)) absorb(after);
   if (frame % kChunkFrames != 0) {
     if (const std::uint64_t before = free.ending_at(frame - 1)) absorb(before);
   }
-  add_free(shard, frame, frames, {age == Age::old ? free.oldest() : std::uint64_t{0}});
+  free.add(frame, frames, resident, {age == Age::old ? free.oldest() : std::uint64_t{0}});
   return frame;
 }
 

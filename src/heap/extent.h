@@ -230,6 +230,7 @@ class Extents {
   std::uint64_t put_free(Shard& shard, std::uint64_t frame, std::uint64_t frames,
                          Age age = Age::young);
   void add_free(Shard& shard, std::uint64_t frame, std::uint64_t frames, AgeOrder age = {});
+  std::uint64_t count_resident(std::uint64_t frame, std::uint64_t frames) const;
   std::uint8_t halves_of(std::uint64_t frame) const {
     return halves_[frame / kChunkFrames].load(std::memory_order_acquire);
   }

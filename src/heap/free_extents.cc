@@ -19,6 +19,7 @@ void SizeLists::push(std::uint64_t frame, std::uint64_t frames) {
     slots_[head].set_link(Link::size_prev, frame);
   } else {
     bits_[frames / 64] |= std::uint64_t{1} << (frames % 64);
+    words_ |= 1u << (frames / 64);
   }
   heads_[frames] = frame;
 }
@@ -33,15 +34,19 @@ void SizeLists::remove(std::uint64_t frame, std::uint64_t frames) {
     return;
   }
   heads_[frames] = next;
-  if (next == 0) bits_[frames / 64] &= ~(std::uint64_t{1} << (frames % 64));
+  if (next != 0) return;
+  bits_[frames / 64] &= ~(std::uint64_t{1} << (frames % 64));
+  if (bits_[frames / 64] == 0) words_ &= ~(1u << (frames / 64));
 }
 
 unsigned SizeLists::size_from(std::uint64_t frames) const {
   if (frames > kChunkFrames) return kChunkFrames + 1;
   std::size_t w = frames / 64;
   std::uint64_t bits = bits_[w] & (~std::uint64_t{0} << (frames % 64));
-  while (bits == 0) {
-    if (++w == bits_.size()) return kChunkFrames + 1;
+  if (bits == 0) {
+    const unsigned behind = words_ & (~0u << w << 1);
+    if (behind == 0) return kChunkFrames + 1;
+    w = static_cast<std::size_t>(std::countr_zero(behind));
     bits = bits_[w];
   }
   return static_cast<unsigned>(w * 64) + static_cast<unsigned>(std::countr_zero(bits));

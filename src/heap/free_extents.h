@@ -33,6 +33,7 @@ class SizeLists {
   Slots& slots_;
   std::array<std::uint64_t, kChunkFrames + 1> heads_{};
   std::array<std::uint64_t, kChunkFrames / 64 + 1> bits_{};
+  std::uint32_t words_ = 0;  // of these, which have a bit
 };
 
 // The position of a free extent in the order of age: just older than `younger`; 0: the youngest.

@@ -61,6 +61,7 @@ inline const char* line_of(const void* p) {
 #ifdef TENUTO_TRACED
 
 inline void flush_bytes(const void* p, std::size_t bytes) { pm::trace_flush(p, bytes); }
+inline void flush_in_line(const void* p, std::size_t bytes) { pm::trace_flush(p, bytes); }
 inline void flush_lines(const char* const* lines, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) pm::trace_flush(lines[i], kLineBytes);
 }
@@ -82,8 +83,20 @@ inline void flush_bytes(const void* p, std::size_t bytes) {
   }
 }
 
+// The same for bytes in one line.
+[[gnu::always_inline]] inline void flush_in_line(const void* p, std::size_t bytes) {
+  const pm::FlushPath path = pm::flush_path.load(std::memory_order_relaxed);
+  if (path == pm::FlushPath::clwb) [[likely]] {
+    pm::clwb_line(p);
+  } else if (path == pm::FlushPath::cold) {
+    pm::flush_cold(p, bytes);
+  } else {
+    pm::compiler_barrier();
+  }
+}
+
 // The same for `n` whole lines.
-inline void flush_lines(const char* const* lines, std::size_t n) {
+[[gnu::always_inline]] inline void flush_lines(const char* const* lines, std::size_t n) {
   const pm::FlushPath path = pm::flush_path.load(std::memory_order_relaxed);
   if (path == pm::FlushPath::clwb) [[likely]] {
     for (std::size_t i = 0; i < n; ++i) pm::clwb_line(lines[i]);
@@ -96,7 +109,7 @@ inline void flush_lines(const char* const* lines, std::size_t n) {
 
 // Everything that this thread flushed before is durable when this returns. (On medium `journal` it
 // is ordered, and durable after the next sync: see Durability.)
-inline void fence(const char* /*first*/, const char* /*then*/) {
+[[gnu::always_inline]] inline void fence(const char* /*first*/, const char* /*then*/) {
   const pm::FlushPath path = pm::flush_path.load(std::memory_order_relaxed);
   if (path == pm::FlushPath::clwb) [[likely]] {
     pm::sfence();
@@ -112,7 +125,12 @@ inline constexpr bool kTraced = false;
 
 template <class T>
 requires(!std::is_pointer_v<T>) inline void flush(const T& object) {
-  flush_bytes(&object, sizeof object);
+  // Aligned to its size, a power of two: it is in one line.
+  if constexpr (sizeof(T) == alignof(T) && sizeof(T) <= kLineBytes) {
+    flush_in_line(&object, sizeof object);
+  } else {
+    flush_bytes(&object, sizeof object);
+  }
 }
 
 // Stores one aligned 8-byte word (release). The caller flushes it. This is the only way to make
@@ -132,7 +150,7 @@ requires(sizeof(T) == 8 &&
          std::is_trivially_copyable_v<T>) inline void publish(T& word,
                                                               std::type_identity_t<T> value) {
   store_published(word, value);
-  flush_bytes(&word, sizeof word);
+  flush_in_line(&word, sizeof word);
 }
 
 // Declares that the stores to [p, p + bytes) so far need not be durable, because recovery does not
@@ -148,6 +166,17 @@ template <class T>
 requires(std::is_trivially_copyable_v<T> &&
          sizeof(T) <= 8) inline void store_ordered(T& word, std::type_identity_t<T> value) {
   __atomic_store(&word, &value, __ATOMIC_RELEASE);
+}
+
+// Where the order of stores is the order in which a crash keeps them (medium `cache`): names it for
+// the traced build.
+[[gnu::always_inline]] inline void order_stores([[maybe_unused]] const char* first,
+                                                [[maybe_unused]] const char* then) {
+  if constexpr (kTraced) {
+    fence(first, then);
+  } else {
+    pm::compiler_barrier();
+  }
 }
 
 // Flushes one object and fences.

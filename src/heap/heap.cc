@@ -165,7 +165,7 @@ Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId c
   return cache.take();  // from the stripe whose turn it is
 }
 
-void Heap::State::give_back(LaneHeap& h, PoolOffset block, const SlabBlock& b) {
+void Heap::State::give_back_slowly(LaneHeap& h, PoolOffset block, const SlabBlock& b) {
   const auto [slab, index] = b;
   if (wear != nullptr && give_to_rest(h, block, b)) return;
   if (slab == nullptr) {
@@ -222,7 +222,7 @@ void Heap::State::give_to_slabs(std::span<PoolOffset> blocks, LaneHeap& h) {
   if (runs * kRun > blocks.size()) std::sort(blocks.begin(), blocks.end());
   std::array<unsigned, 256> indexes;
   for (std::size_t i = 0; i < blocks.size();) {
-    SlabBlock b = slab_block(blocks[i]);
+    SlabBlock b = slab_block_of(blocks[i]);
     Slab& slab = *b.slab;
     // Without an old part all these blocks are of this shadow, even if the slab is morphed now.
     const bool whole = !slab.is_old() && slab.old.load(std::memory_order_acquire) == nullptr;
@@ -231,7 +231,7 @@ void Heap::State::give_to_slabs(std::span<PoolOffset> blocks, LaneHeap& h) {
     while (b.slab == &slab && n < indexes.size()) {
       indexes[n++] = b.index;
       if (++i == blocks.size() || unit(blocks[i]) != here) break;
-      b = whole ? SlabBlock{&slab, slab.index_of(blocks[i])} : slab_block(blocks[i]);
+      b = whole ? SlabBlock{&slab, slab.index_of_start(blocks[i])} : slab_block_of(blocks[i]);
     }
     slab.arena->give(slab, indexes.data(), n);
     if (h.numa != nullptr)

@@ -93,12 +93,7 @@ struct Heap::State {
   Result<Block> reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align = 16,
                         bool near = false);
   // A logged block from the lane's cache, without alignment. A null offset: reserve() finds one.
-  [[gnu::always_inline]] Block take_cached(LaneHeap& h, std::uint64_t bytes, bool near) const {
-    if (bytes >= cached_end) return {};
-    const ClassId c = class_of(bytes);
-    ClassCache& cache = h.caches[static_cast<unsigned>(Kind::logged)][c.value];
-    return {near ? cache.take_near() : cache.take(), kClassBytes[c.value]};
-  }
+  Block take_cached(LaneHeap& h, std::uint64_t bytes, bool near) const;
   Result<PoolOffset> refill(LaneHeap& h, ClassCache& cache, ClassId class_id, Kind kind);
   Result<PoolOffset> take_elsewhere(const LaneHeap& h, ClassId class_id, Kind kind);
   Result<Block> reserve_in(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align,
@@ -141,8 +136,13 @@ struct Heap::State {
   // The same, and of all lanes. REQUIRES: quiescent.
   Status free_all_deferred();
   // To the lane's cache, or to the slab when the cache is full. Extents become free extents.
-  void give_back(LaneHeap& h, PoolOffset block) { give_back(h, block, slab_block(block)); }
-  void give_back(LaneHeap& h, PoolOffset block, const SlabBlock& b);
+  void give_back(LaneHeap& h, PoolOffset block) { give_back(h, block, slab_block_of(block)); }
+  void give_back(LaneHeap& h, PoolOffset block, const SlabBlock& b) {
+    if (!give_to_cache(h, block, b)) [[unlikely]]
+      give_back_slowly(h, block, b);
+  }
+  bool give_to_cache(LaneHeap& h, PoolOffset block, const SlabBlock& b) const;
+  void give_back_slowly(LaneHeap& h, PoolOffset block, const SlabBlock& b);
   // Of a block whose free nothing waits for (medium cache).
   void give_back_at_once(LaneHeap& h, PoolOffset block, const SlabBlock& b) {
     if (!numa.on()) return give_back(h, block, b);
@@ -169,15 +169,9 @@ struct Heap::State {
   // Gives everything that idle lanes and this lane do not need back to slabs and frames.
   void scavenge(LaneHeap& h);
   // Of a morphed slab: the old part if a held block of it starts there, else the new part.
-  // Inline: every operation looks its block up.
-  [[gnu::always_inline]] SlabBlock slab_block(PoolOffset o) const {
-    const PageTable::Entry e = pages.find(o);
-    if (e.owner == PageOwner::none) return {};
-    Slab* const slab = e.slab();
-    if (const OldPart* old = slab->old.load(std::memory_order_acquire)) [[unlikely]]
-      return old_block(*slab, *old, o);
-    return {slab, slab->index_of(o)};
-  }
+  SlabBlock slab_block(PoolOffset o) const;
+  // The same for a block that the heap handed out, or holds.
+  SlabBlock slab_block_of(PoolOffset block) const;
   static SlabBlock old_block(Slab& slab, const OldPart& old, PoolOffset o);
   Result<Block> find_allocated(PoolOffset block, const SlabBlock& b) const;
   bool claim(PoolOffset block, const SlabBlock& b) {
@@ -234,26 +228,13 @@ struct Heap::State {
 
   // --- intent.cc
   // The lane's fence. It flushes the lane's dirty lines first.
-  void fence_lane(LaneHeap& h, const char* first, const char* then) {
-    if (stores_persist) return tenuto::fence(first, then);
-    h.dirty.fence(first, then);
-    const bool early = TENUTO_PLANT("heap_block_reused_before_retirement");
-    h.durable = h.cleared.load(std::memory_order_relaxed);
-    h.retired = early ? h.durable : h.retiring;
-    h.end_retired([&](PoolOffset block) { retire(h, block); });
-  }
+  void fence_lane(LaneHeap& h, const char* first, const char* then);
+  void end_retired(LaneHeap& h);
   // Writes intents for as many elements as fit in a group of lines, at least one. Returns how many.
   std::size_t write_intents(LaneHeap& h, IntentOp op, const IntentElement* e, std::size_t n);
-  void begin_intents(LaneHeap& h) {
-    if (h.live_lines + kGroupLines > kIntentLines) [[unlikely]]
-      drain_limbo(h);
-    h.begin_intents();
-  }
+  void begin_intents(LaneHeap& h);
   // All that the lane's intents are about is stored.
-  [[gnu::always_inline]] void end_intents(LaneHeap& h) {
-    h.cleared.store(h.sequence, std::memory_order_release);
-    if (stores_persist) h.end_at_once();
-  }
+  void end_intents(LaneHeap& h);
   void drain_limbo(LaneHeap& h);
   void flush_effects(const LaneHeap& h, std::uint64_t upto);
   void retire_intents_naming(LaneHeap& h, PoolOffset dest);
@@ -272,26 +253,31 @@ struct Heap::State {
   template <class Word>
   void store_words(LaneHeap& h, const IntentElement* e, std::size_t n, bool attach);
   template <bool kOn>
-  void store_bit(LaneHeap& h, const IntentElement& e);
+  const std::uint64_t& store_bit(const IntentElement& e, bool reserved = false);
   void store_bits(LaneHeap& h, const IntentElement* e, std::size_t n, bool on);
   template <class Word>
   void guard_versions(LaneHeap& h, const IntentElement* e, std::size_t n);
   template <IntentOp kOp>
-  void write_intent(LaneHeap& h, const IntentElement& e, std::uint64_t type = 0);
+  void write_intent(LaneHeap& h, const IntentElement& e, std::uint64_t type);
+  void count_one(LaneHeap& h, const IntentElement& e);
   template <class Word>
-  void attach_one(LaneHeap& h, const IntentElement& e, std::uint64_t type = 0);
+  void attach_one(LaneHeap& h, const IntentElement& e, bool reserved, std::uint64_t type);
+  template <class Word>
+  void attach_at_once(LaneHeap& h, const IntentElement& e, bool reserved, std::uint64_t type);
   template <class Word>
   void attach(LaneHeap& h, const IntentElement* e, std::size_t n);
   bool holds(const IntentElement& e) const;
   template <class Word>
   Status detach_one(LaneHeap& h, const IntentElement& e);
   template <class Word>
+  Status detach_at_once(LaneHeap& h, const IntentElement& e);
+  template <class Word>
   void detach(LaneHeap& h, const IntentElement* e, std::size_t n);
   Status forget_intent(LaneHeap& h);
   template <class Word>
   Status malloc_one(std::uint64_t bytes, Word& dest);
   template <class Word>
-  Status find_from(const Word& dest, IntentElement& e) const;
+  IntentElement find_from(const Word& dest) const;
   template <class Word>
   Status free_one(Word& dest);
   // `unfilled`: a typed block whose contents are undefined still.
@@ -303,11 +289,7 @@ struct Heap::State {
   Status free_many(const Words<Word>& dests);
   struct TakenBatch;
   bool repeats(LaneHeap& h) const;
-  [[gnu::always_inline]] IntentElement element(const void* dest, const Block& block,
-                                               std::uint32_t version) const {
-    const SlabBlock b = slab_block(block.offset);
-    return {file.offset_of(dest), block.offset, block.bytes, version, b.index, b.slab};
-  }
+  IntentElement element(const void* dest, const Block& block, std::uint32_t version) const;
 
   // --- typed.cc
   std::uint64_t* type_word(PoolOffset block) const;
@@ -387,14 +369,6 @@ struct Heap::State {
   }
 };
 
-// The first blocks of a lane's batch. Every way out puts back those that were not attached.
-struct Heap::State::TakenBatch {
-  State& state;
-  LaneHeap& lane;
-  std::size_t count = 0;
-  ~TakenBatch() {
-    for (std::size_t i = 0; i < count; ++i) state.put_back(lane, lane.batch[i].block);
-  }
-};
-
 }  // namespace TENUTO_NS::heap
+
+#include "heap/heap_paths.h"

@@ -35,12 +35,23 @@ std::size_t Heap::State::write_intents(LaneHeap& h, IntentOp op, const IntentEle
   return done;
 }
 
+void Heap::State::end_retired(LaneHeap& h) {
+  h.end_retired([&](PoolOffset block) {
+    if (h.quarantine.size() + 1 < kQuarantineBatch) [[likely]] {
+      h.quarantine.push_back(block);  // it has room
+    } else {
+      retire(h, block);
+    }
+  });
+}
+
 void Heap::State::drain_limbo(LaneHeap& h) {
   fence_words(h);
   if (h.live_lines != 0) {
     fence_lane(h, "cleared destinations and bits", "their intents are retired");
     h.publish_retired(h.durable);
     fence_lane(h, "retired intents", "their blocks are reused");
+    end_retired(h);
   }
   empty_quarantine(h);
 }

@@ -154,10 +154,21 @@ struct LaneHeap {
   }
   // Medium cache: what the intents are about is stored, so they are over. The ring begins anew.
   void end_at_once() {
-    if (!TENUTO_PLANT("heap_intents_on_cache_never_retired")) publish_retired(sequence);
+    store_retired_at_once();
     durable = retired = sequence;
     next_line = oldest_line;
     live_lines = 0;
+  }
+  // The same for one element, without the ring: begin_intents, write_line and end_at_once.
+  [[gnu::always_inline]] void begin_one_at_once(IntentOp op, const IntentElement& e,
+                                                std::uint64_t type) {
+    std::uint64_t words[7];
+    pack_one(words, op, retiring, e, type);
+    pm::store_log_line(line_at(next_line), words, ++sequence);
+  }
+  [[gnu::always_inline]] void end_one_at_once() {
+    cleared.store(sequence, std::memory_order_release);
+    store_retired_at_once();
   }
   // Of a lane that is the ring of a batch (remote.h): all its intents are retired.
   void end_all() {
@@ -166,6 +177,13 @@ struct LaneHeap {
     oldest_line = next_line;
     live_lines = 0;
     pending_mask.store(0, std::memory_order_release);
+  }
+  // Whether intents are retired that hold something back: blocks, or memory with pending words.
+  // Those of plain mallocs hold nothing, and leave the ring a few at once. (The intents in the ring
+  // have consecutive sequences.)
+  bool wants_end() const {
+    const bool holds = pending_mask.load(std::memory_order_relaxed) != 0;
+    return sequence - live_lines < retired && (holds || live_lines >= kGroupLines);
   }
   // Takes the intents that are retired off the ring. Calls f(block) for each that they freed.
   template <class F>
@@ -195,6 +213,11 @@ struct LaneHeap {
   }
 
  private:
+  void store_retired_at_once() {
+    retiring = sequence;
+    if (TENUTO_PLANT("heap_intents_on_cache_never_retired")) return;
+    tenuto::store_published(retired_word(0), sequence);
+  }
   // Publishes the destinations that a replay of the intent would write.
   void set_pending(unsigned line, const IntentElement* e, std::size_t n) {
     const bool neighbours = n == 1 || e[n - 1].dest.value == e[0].dest.value + 8 * (n - 1);

@@ -160,6 +160,16 @@ void Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n) {
 
 // --- many blocks ---------------------------------------------------------------------------------
 
+// The first blocks of a lane's batch. Every way out puts back those that were not attached.
+struct Heap::State::TakenBatch {
+  State& state;
+  LaneHeap& lane;
+  std::size_t count = 0;
+  ~TakenBatch() {
+    for (std::size_t i = 0; i < count; ++i) state.put_back(lane, lane.batch[i].block);
+  }
+};
+
 template <class Word>
 Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
                                 const AllocOptions& wanted) {
@@ -167,19 +177,17 @@ Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
   if (!bytes.fit(dests.count())) return Status::invalid_argument;
   LaneHeap& h = mine();
   std::vector<IntentElement>& all = h.batch;
-  all.clear();
-  for (std::size_t i = 0; i < dests.count(); ++i) {
+  all.resize(dests.count());
+  TakenBatch taken{*this, h};
+  bool ascending = true;
+  PoolOffset last;
+  const Kind kind = wanted.type == 0 ? Kind::logged : Kind::typed;
+  const bool plain = kind == Kind::logged && wanted.align == AllocOptions{}.align;
+  for (std::size_t i = 0; i < all.size(); ++i) {
     const Word& dest = dests[i];
     if (!is_word(dest)) return Status::invalid_argument;
     const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_RELAXED);
     if (Word::decode(&dest, raw) != nullptr) return Status::invalid_argument;
-    all.push_back({file.offset_of(&dest), {}, 0, KindOf<Word>::next(raw), 0, nullptr});
-  }
-  if (dests.scattered() && repeats(h)) return Status::invalid_argument;
-  TakenBatch taken{*this, h};
-  const Kind kind = wanted.type == 0 ? Kind::logged : Kind::typed;
-  const bool plain = kind == Kind::logged && wanted.align == AllocOptions{}.align;
-  for (std::size_t i = 0; i < all.size(); ++i) {
     // Blocks of one stripe follow one another: their bits share a line.
     const bool near = i % kIntentPacked != 0;
     Block block;
@@ -189,10 +197,13 @@ Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
       if (!got) return got.error();
       block = *got;
     }
-    all[i] = element(&dests[i], block, all[i].version);
+    const IntentElement& e = all[i] = element(&dest, block, KindOf<Word>::next(raw));
     taken.count += 1;
+    ascending = ascending && last < e.dest;
+    last = e.dest;
     if (wanted.zero) zero_flush(file.at<void>(block.offset), block.bytes - canary_bytes);
   }
+  if (!ascending && repeats(h)) return Status::invalid_argument;
   if (wanted.type != 0 || wanted.zero) {
     const bool unlogged = gc || (internal && !TENUTO_PLANT("heap_internal_type_unfenced"));
     prepare_batch(h, wanted.type, unlogged || std::is_same_v<Word, VPtrWord>);
@@ -226,7 +237,8 @@ Status Heap::State::free_many(const Words<Word>& dests) {
   std::vector<IntentElement>& all = h.batch;
   all.resize(dests.count());
   for (std::size_t i = 0; i < all.size(); ++i) {
-    Status s = find_from(dests[i], all[i]);
+    all[i] = find_from(dests[i]);
+    Status s = all[i].block ? Status::ok : Status::invalid_argument;
     if (s == Status::ok) s = check_canary(all[i].block, all[i].bytes);
     if (s == Status::ok && !claim(all[i].block, {all[i].slab, all[i].index}))
       s = Status::invalid_argument;  // in the batch twice

@@ -17,58 +17,83 @@ template <IntentOp kOp>
   begin_intents(h);
   std::uint64_t words[7];
   pack_one(words, kOp, h.retiring, e, type);
-  h.write_line(kOp, words, &e, 1, !stores_persist);
-  if (h.numa != nullptr) [[unlikely]]
-    h.numa->count(NumaAccess::log, h.lane->node);
+  h.write_line(kOp, words, &e, 1, true);
 }
 
-// Stores the bit of one block, or its entry in the bookkeeping log.
+// Stores the bit of one block, or its entry in the bookkeeping log. The caller flushes the word.
+// `reserved`: the block may come from reserve().
 template <bool kOn>
-[[gnu::always_inline]] inline void Heap::State::store_bit(LaneHeap& h, const IntentElement& e) {
+[[gnu::always_inline]] inline const std::uint64_t& Heap::State::store_bit(const IntentElement& e,
+                                                                          bool reserved) {
   SlabBlock b{e.slab, e.index};
-  if (!b) [[unlikely]] {
-    h.dirty.add(kOn ? extents.mark_allocated(e.block) : extents.mark_free(e.block));
-    return;
-  }
+  if (!b) [[unlikely]]
+    return kOn ? extents.mark_allocated(e.block) : extents.mark_free(e.block);
   if (TENUTO_PLANT("heap_old_block_clears_new_bit") && !kOn) {
     const SlabBlock now = parts_at(e.block)[0];
     if (now.index != kNoBlock) b = now;
   }
   if (kOn) {
     b.slab->set_live(b.index);
-    if (b.slab->reserved(b.index)) b.slab->clear_reserved(b.index);
+    if (reserved && b.slab->reserved(b.index)) b.slab->clear_reserved(b.index);
   }
-  if (h.numa != nullptr) [[unlikely]] {
-    h.numa->count(NumaAccess::state, b.slab->owner);
-    h.numa->count(NumaAccess::bits, b.slab->node);
-  }
-  h.dirty.add(b.slab->store_persistent(b.index, kOn));
+  return b.slab->store_persistent(b.index, kOn);
+}
+
+// NUMA: what an intent, its bit and its state in DRAM were.
+[[gnu::noinline, gnu::cold]] void Heap::State::count_one(LaneHeap& h, const IntentElement& e) {
+  h.numa->count(NumaAccess::log, h.lane->node);
+  if (e.slab == nullptr) return;
+  h.numa->count(NumaAccess::state, e.slab->owner);
+  h.numa->count(NumaAccess::bits, e.slab->node);
 }
 
 // REQUIRES: the word is null, the block reserved. `type`: of a typed block, otherwise 0.
+// `reserved`: it is from reserve().
 template <class Word>
 [[gnu::always_inline]] inline void Heap::State::attach_one(LaneHeap& h, const IntentElement& e,
-                                                           std::uint64_t type) {
+                                                           bool reserved, std::uint64_t type) {
   constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
+  if (h.numa != nullptr) [[unlikely]]
+    count_one(h, e);
+  if (stores_persist) return attach_at_once<Word>(h, e, reserved, type);
   guard_versions<Word>(h, &e, 1);
   if (!kVersioned && TENUTO_PLANT("heap_destination_before_intent"))
     h.dirty.add(store_word<Word>(e, true));
   if (type != 0) [[unlikely]] {
     write_intent<IntentOp::typed_malloc>(h, e, type);
   } else {
-    write_intent<KindOf<Word>::kMalloc>(h, e);
+    write_intent<KindOf<Word>::kMalloc>(h, e, 0);
   }
   fence_lane(h, kVersioned ? "versioned malloc intent" : "malloc intent", "destination and bit");
-  if (TENUTO_PLANT("heap_intents_on_cache_retired_first")) h.publish_retired(h.sequence);
-  store_bit<true>(h, e);
-  h.dirty.add(store_word<Word>(e, true));
-  end_intents(h);
-  if (!kVersioned && !stores_persist) {
+  const std::uint64_t& bit = store_bit<true>(e, reserved);
+  const std::uint64_t& word = store_word<Word>(e, true);
+  h.cleared.store(h.sequence, std::memory_order_release);
+  if (!kVersioned) {
+    flush(bit);
+    flush(word);
     fence_lane(h, "destination and bit", "malloc_to returns");
     h.publish_retired(h.sequence);
-  } else if (e.slab == nullptr) {
+    return;
+  }
+  h.dirty.add(bit);
+  h.dirty.add(word);
+  if (e.slab == nullptr) {
     fence_lane(h, "entry of a versioned extent", "malloc_to returns");
   }
+}
+
+// The same on medium cache.
+template <class Word>
+[[gnu::always_inline]] inline void Heap::State::attach_at_once(LaneHeap& h, const IntentElement& e,
+                                                               bool reserved, std::uint64_t type) {
+  if (TENUTO_PLANT("heap_destination_before_intent")) store_word<Word>(e, true);
+  const IntentOp op = type != 0 ? IntentOp::typed_malloc : KindOf<Word>::kMalloc;
+  h.begin_one_at_once(op, e, type);
+  order_stores("malloc intent on cache", "destination and bit");
+  if (TENUTO_PLANT("heap_intents_on_cache_retired_first")) h.publish_retired(h.sequence);
+  store_bit<true>(e, reserved);
+  store_word<Word>(e, true);
+  h.end_one_at_once();
 }
 
 // NUMA: the word still leads to the block. A thread of another node may have freed it, and such a
@@ -83,14 +108,17 @@ inline bool Heap::State::holds(const IntentElement& e) const {
 template <class Word>
 [[gnu::always_inline]] inline Status Heap::State::detach_one(LaneHeap& h, const IntentElement& e) {
   constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
+  if (h.numa != nullptr) [[unlikely]]
+    count_one(h, e);
+  if (stores_persist) return detach_at_once<Word>(h, e);
   const SlabBlock b{e.slab, e.index};
   guard_versions<Word>(h, &e, 1);
   if (TENUTO_PLANT("heap_hole_before_free_is_durable") && !b)
     static_cast<void>(file.punch(e.block, kFrameBytes));
   const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
   const bool claimed = early && claim(e.block, b);
-  if (early) store_bit<false>(h, e);
-  write_intent<KindOf<Word>::kFree>(h, e);
+  if (early) h.dirty.add(store_bit<false>(e));
+  write_intent<KindOf<Word>::kFree>(h, e, 0);
   fence_lane(h, kVersioned ? "versioned free intent" : "free intent",
              "destination and bit cleared");
   if (!claimed && !claim(e.block, b)) return forget_intent(h);
@@ -98,10 +126,29 @@ template <class Word>
     unclaim(e.block);
     return forget_intent(h);
   }
-  if (!early) store_bit<false>(h, e);
+  if (!early) h.dirty.add(store_bit<false>(e));
   h.dirty.add(store_word<Word>(e, false));
-  end_intents(h);
-  if (stores_persist || TENUTO_PLANT("heap_free_without_limbo")) give_back_at_once(h, e.block, b);
+  h.cleared.store(h.sequence, std::memory_order_release);
+  if (TENUTO_PLANT("heap_free_without_limbo")) give_back_at_once(h, e.block, b);
+  return Status::ok;
+}
+
+// The same on medium cache. A lost race is found before anything is written.
+template <class Word>
+[[gnu::always_inline]] inline Status Heap::State::detach_at_once(LaneHeap& h,
+                                                                 const IntentElement& e) {
+  const SlabBlock b{e.slab, e.index};
+  if (!claim(e.block, b)) return Status::invalid_argument;
+  if (h.numa != nullptr && std::is_same_v<Word, PtrWord> && !holds(e)) [[unlikely]] {
+    unclaim(e.block);
+    return Status::invalid_argument;
+  }
+  h.begin_one_at_once(KindOf<Word>::kFree, e, 0);
+  order_stores("free intent on cache", "destination and bit cleared");
+  store_bit<false>(e);
+  store_word<Word>(e, false);
+  h.end_one_at_once();
+  give_back_at_once(h, e.block, b);
   return Status::ok;
 }
 
@@ -111,8 +158,7 @@ Status Heap::State::forget_intent(LaneHeap& h) {
   const std::size_t last = (h.next_line + kIntentLines - 1) % kIntentLines;
   h.limbo[last].count = 0;
   if (TENUTO_PLANT("heap_lost_claim_not_retired")) return Status::invalid_argument;
-  end_intents(h);
-  if (stores_persist) return Status::invalid_argument;
+  h.cleared.store(h.sequence, std::memory_order_release);
   h.publish_retired(h.sequence);
   fence_lane(h, "intent of a lost race retired", "free_from returns");
   return Status::invalid_argument;
@@ -137,40 +183,8 @@ template <class Word>
   } else if (internal) {
     attach_internal<Word>(h, &e, 1);
   } else {
-    attach_one<Word>(h, e);
+    attach_one<Word>(h, e, false, 0);
   }
-  return Status::ok;
-}
-
-namespace {
-inline bool is_allocated(const SlabBlock& b) {
-  return is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->live(b.index);
-}
-}  // namespace
-
-// The element of a free of the block that `dest` points to.
-template <class Word>
-[[gnu::always_inline]] inline Status Heap::State::find_from(const Word& dest,
-                                                            IntentElement& e) const {
-  if (!is_word(dest)) return Status::invalid_argument;
-  const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_ACQUIRE);
-  const void* target = Word::decode(&dest, raw);
-  if (target == nullptr || !file.contains(target)) return Status::invalid_argument;
-  const PoolOffset block = file.offset_of(target);
-  const SlabBlock b = slab_block(block);
-  std::uint64_t bytes = 0;
-  if (b) [[likely]] {
-    if (!is_allocated(b)) return Status::invalid_argument;
-    bytes = b.slab->block_bytes;
-  } else {
-    const Result<Block> found = extents.find(block, Kind::logged, Wanted::allocated);
-    if (!found) return Status::invalid_argument;
-    bytes = found->bytes;
-  }
-  const bool same = TENUTO_PLANT("heap_version_not_raised");
-  const std::uint32_t version =
-      same && std::is_same_v<Word, VPtrWord> ? VPtrWord::version(raw) : KindOf<Word>::next(raw);
-  e = {file.offset_of(&dest), block, bytes, version, b.index, b.slab};
   return Status::ok;
 }
 
@@ -188,8 +202,8 @@ template <class Word>
       if (const std::optional<Status> s = free_remote(dest)) return *s;
     }
   }
-  IntentElement e;
-  TENUTO_TRY(find_from(dest, e));
+  const IntentElement e = find_from(dest);
+  if (!e.block) return Status::invalid_argument;
   if (frees_with_intent_only) [[likely]]
     return detach_one<Word>(mine(), e);
   TENUTO_TRY(check_canary(e.block, e.bytes));
@@ -226,7 +240,7 @@ Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest
   if (gc) {
     attach_gc<Word>(h, e);
   } else {
-    attach_one<Word>(h, e, unfilled ? *type_word(block.offset) : 0);
+    attach_one<Word>(h, e, true, unfilled ? *type_word(block.offset) : 0);
   }
   return Status::ok;
 }
@@ -291,8 +305,6 @@ Status Heap::swap(VPtrWord& a, VPtrWord& b) {
   return Status::ok;
 }
 
-template Status Heap::State::find_from(const PtrWord&, IntentElement&) const;
-template Status Heap::State::find_from(const VPtrWord&, IntentElement&) const;
 template Status Heap::malloc_to(std::uint64_t, PtrWord&);
 template Status Heap::malloc_to(std::uint64_t, VPtrWord&);
 template Status Heap::free_from(PtrWord&);

@@ -65,6 +65,10 @@ struct BlockGrid {
     return o.value >= offset.value + data_offset && i < blocks && i * block_bytes == d ? i
                                                                                        : kNoBlock;
   }
+  // The same without a look whether a block starts at o. REQUIRES: one does.
+  unsigned index_of_start(PoolOffset o) const {
+    return static_cast<unsigned>((o.value - offset.value - data_offset) * divider >> 32);
+  }
 };
 
 struct OldPart;  // morph.h

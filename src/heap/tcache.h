@@ -15,7 +15,8 @@
 
 namespace TENUTO_NS::heap {
 
-class ClassCache {
+// Its size is a power of two, as every call looks one up in an array.
+class alignas(2 * kLineBytes) ClassCache {
  public:
   // The most blocks a cache can hold.
   static constexpr std::size_t kMost = 192 + kStripesMax;
@@ -25,20 +26,22 @@ class ClassCache {
     const std::uint64_t blocks = std::clamp<std::uint64_t>(
         kCacheBytes / kClassBytes[class_id.value], kBlocksLeast, kBlocksMost);
     per_stripe_ = static_cast<unsigned>((blocks + stripes - 1) / stripes);
-    slots_.resize(std::size_t{per_stripe_} * stripes_);
+    slots_ = std::make_unique<PoolOffset[]>(std::size_t{per_stripe_} * stripes_);
   }
-  bool ready() const { return !slots_.empty(); }
+  bool ready() const { return slots_ != nullptr; }
   unsigned stripes() const { return stripes_; }
   unsigned count() const { return count_.load(std::memory_order_relaxed); }  // any thread
   unsigned capacity() const { return per_stripe_ * stripes_; }
 
   // A block from the next stripe that has one. A null offset when the cache is empty.
   [[gnu::always_inline]] PoolOffset take() {
-    if (count() == 0) return {};
-    while (size_[cursor_] == 0) cursor_ = next(cursor_);
-    const PoolOffset block = slots_[cursor_ * per_stripe_ + --size_[cursor_]];
-    cursor_ = next(cursor_);
-    set_count(count() - 1);
+    const unsigned before = count();
+    if (before == 0) return {};
+    unsigned s = cursor_;
+    while (size_[s] == 0) s = next(s);
+    const PoolOffset block = slots_[s * per_stripe_ + --size_[s]];
+    cursor_ = next(s);
+    set_count(before - 1);
     return block;
   }
   // A block from the stripe of the last one, if that stripe has one. For batches: their bits may
@@ -61,7 +64,7 @@ class ClassCache {
     const unsigned before = count();
     for (unsigned s = 0; s < stripes_; ++s) {
       const unsigned n = all ? size_[s] : (size_[s] + 1) / 2;
-      PoolOffset* list = slots_.data() + s * per_stripe_;
+      PoolOffset* list = slots_.get() + s * per_stripe_;
       out = std::copy(list, list + n, out);
       std::copy(list + n, list + size_[s], list);
       size_[s] = static_cast<std::uint16_t>(size_[s] - n);
@@ -82,7 +85,7 @@ class ClassCache {
   std::atomic<unsigned> count_ = 0;  // stored by the owner alone; stats read it
   unsigned cursor_ = 0;
   std::array<std::uint16_t, kStripesMax> size_{};
-  std::vector<PoolOffset> slots_;
+  std::unique_ptr<PoolOffset[]> slots_;
 };
 
 }  // namespace TENUTO_NS::heap

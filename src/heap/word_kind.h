@@ -36,6 +36,10 @@ using KindOf = std::conditional_t<std::is_same_v<Word, PtrWord>, Plain, Versione
 // versions that are compared are never half of the range apart.
 inline constexpr std::uint32_t kGuardEvery = VPtrWord::kVersions / 4;
 
+inline bool is_allocated(const SlabBlock& b) {
+  return is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->live(b.index);
+}
+
 template <class Word>
 bool Heap::State::is_word(const Word& dest) const {
   if (std::is_same_v<Word, VPtrWord> && file.bytes_max() > VPtrWord::kPoolBytesMax) return false;
@@ -58,6 +62,30 @@ const std::uint64_t& Heap::State::store_word(const IntentElement& e, bool attach
   const void* target = attach && e.block ? file.at<void>(e.block) : nullptr;
   store_published(word, KindOf<Word>::encode(&word, target, e.version));
   return word;
+}
+
+// The element of a free of the block that `dest` points to. A null block: it points to none.
+template <class Word>
+[[gnu::always_inline]] inline IntentElement Heap::State::find_from(const Word& dest) const {
+  if (!is_word(dest)) return {};
+  const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_ACQUIRE);
+  const void* target = Word::decode(&dest, raw);
+  if (target == nullptr || !file.contains(target)) return {};
+  const PoolOffset block = file.offset_of(target);
+  const SlabBlock b = slab_block(block);
+  std::uint64_t bytes = 0;
+  if (b) [[likely]] {
+    if (!is_allocated(b)) return {};
+    bytes = b.slab->block_bytes;
+  } else {
+    const Result<Block> found = extents.find(block, Kind::logged, Wanted::allocated);
+    if (!found) return {};
+    bytes = found->bytes;
+  }
+  const bool same = TENUTO_PLANT("heap_version_not_raised");
+  const std::uint32_t version =
+      same && std::is_same_v<Word, VPtrWord> ? VPtrWord::version(raw) : KindOf<Word>::next(raw);
+  return {file.offset_of(&dest), block, bytes, version, b.index, b.slab};
 }
 
 }  // namespace TENUTO_NS::heap

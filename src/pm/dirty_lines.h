@@ -25,7 +25,7 @@ class DirtyLines {
   // From now on no line is added: on this medium nothing needs a flush.
   void turn_off() { off_ = true; }
   // When the list is full, this fences the lines in it first.
-  void add(const std::uint64_t& word) {
+  [[gnu::always_inline]] void add(const std::uint64_t& word) {
     if (off_) return;
     transient(&word, sizeof word);  // for now: a log entry covers it, or the fence is next
     const char* line = line_of(&word);
@@ -53,7 +53,7 @@ class DirtyLines {
   }
 
  private:
-  void make_room() {
+  [[gnu::noinline]] void make_room() {
     if (TENUTO_PLANT("pm_dirty_lines_flushed_and_not_fenced")) return flush();
     fence("more dirty lines than fit", "they are forgotten");
   }

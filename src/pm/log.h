@@ -28,15 +28,20 @@ inline std::uint64_t log_seal(const std::uint64_t (&word)[7], std::uint64_t sequ
   return sequence << 16 | ((crc ^ crc >> 16) & 0xffff);
 }
 
-// Writes and flushes one record. It is durable after the caller's fence. REQUIRES: `sequence` is
-// not 0. Cost: one line.
-[[gnu::always_inline]] inline void write_log_line(LogLine& line, const std::uint64_t (&word)[7],
+// Stores one record, which the caller flushes. REQUIRES: `sequence` is not 0.
+[[gnu::always_inline]] inline void store_log_line(LogLine& line, const std::uint64_t (&word)[7],
                                                   std::uint64_t sequence) {
   if (!TENUTO_PLANT("pm_log_seal_not_zeroed_first")) store_ordered(line.seal, 0);
   if (TENUTO_PLANT("pm_log_seal_before_words")) store_ordered(line.seal, log_seal(word, sequence));
 #pragma GCC unroll 7
   for (int i = 0; i < 7; ++i) store_ordered(line.word[i], word[i]);
   store_ordered(line.seal, log_seal(word, sequence));
+}
+
+// Stores and flushes one record. It is durable after the caller's fence. Cost: one line.
+[[gnu::always_inline]] inline void write_log_line(LogLine& line, const std::uint64_t (&word)[7],
+                                                  std::uint64_t sequence) {
+  store_log_line(line, word, sequence);
   flush(line);
 }
 

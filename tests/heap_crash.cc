@@ -54,6 +54,9 @@ TEST(HeapCrash, interleaved_threads_disturb_nobody) { expect_sound("interleaved"
 TEST(HeapCrash, the_log_gets_its_first_segment) { expect_sound("log_segment"); }
 TEST(HeapCrash, threads_share_a_chunk) { expect_sound("shared_chunk"); }
 TEST(HeapCrash, the_log_goes_on_in_another_chunk) { expect_sound("log_chunks"); }
+TEST(HeapCrash, threads_have_chunks_of_their_own) { expect_sound("log_tails"); }
+TEST(HeapCrash, a_chunk_that_a_thread_appends_to_stays) { expect_sound("log_tail_stays"); }
+TEST(HeapCrash, chunks_of_two_threads_are_compacted) { expect_sound("log_tails_compacted"); }
 TEST(HeapCrash, the_log_has_holes) { expect_sound("log_holes"); }
 TEST(HeapCrash, the_log_is_compacted) { expect_sound("compaction"); }
 TEST(HeapCrash, the_log_uses_chunks_of_its_old_list) { expect_sound("compaction_reuse"); }

@@ -34,6 +34,8 @@ struct NumaOptions {
   // Tells the node of the calling thread, from 0, instead of the processor that it runs on. Called
   // by any thread, often; must not call the pool. Empty: the system is asked.
   std::function<unsigned()> node_of_thread = {};
+  // 0: the processors of the machine. Above: as if it had so many. For tests.
+  unsigned cores = 0;
 };
 
 // What an access is to. Each counts one for each cache line, or lock, that it touches. Constant

@@ -11,9 +11,8 @@
 namespace TENUTO_NS::heap {
 
 namespace {
-// Recovery may find holes where entries were lost, and has to append these again. It has no frames
-// for them, so room is kept: at most one entry a lane.
-constexpr std::uint64_t kRedoneEntries = pm::kLaneSegmentsMax * pm::kLanesPerSegment;
+constexpr std::int64_t kCredit = 64;     // that a core takes from spare_ at once
+constexpr std::uint64_t kLagsMost = 64;  // chunks that are newer than a tail; it is closed then
 
 Kind kind_of(const BookEntry& e) {
   if (e.type() == BookType::derived) return Kind::derived;
@@ -32,12 +31,13 @@ Status Book::open(std::vector<BookRecord>& live, Report* report) {
   TENUTO_TRY(open_segments(report));
   TENUTO_TRY(open_list(shadows, report));
   // Entries first: a tombstone may be read before the entry that it kills.
+  unsigned used = 0;  // of the last chunk
   for (BookShadow* t = first_; t != nullptr; t = t->next) {
     for (unsigned i = 0; i < kBookChunkEntries; ++i) {
       const BookEntry e{chunk(t->at)->entry(i)};
       if (e.raw == 0) continue;
-      const unsigned end = TENUTO_PLANT("heap_book_holes_not_counted") ? tail_used_ + 1 : i + 1;
-      if (t == last_) tail_used_ = end;
+      const unsigned end = TENUTO_PLANT("heap_book_holes_not_counted") ? used + 1 : i + 1;
+      if (t == last_) used = end;
       if (e.type() == BookType::tombstone) continue;
       const bool sound = e.type() != BookType::empty && e.frames() != 0 &&
                          (!e.typed() || e.type() == BookType::logged) &&
@@ -58,8 +58,9 @@ Status Book::open(std::vector<BookRecord>& live, Report* report) {
     }
     if (t->count == 0 && t != last_) may_leave(*t);
   }
-  live_ = live.size();
-  spare_.store(static_cast<std::int64_t>(room()) - static_cast<std::int64_t>(live_) -
+  if (last_ != nullptr) set_tail(tails_[0], last_, used);
+  tails_[0].live = static_cast<std::int64_t>(live.size());
+  spare_.store(static_cast<std::int64_t>(room()) - static_cast<std::int64_t>(live.size()) -
                static_cast<std::int64_t>(kRedoneEntries));
   wants_tending_.store(true, std::memory_order_relaxed);
   std::sort(live.begin(), live.end(), [](const BookRecord& a, const BookRecord& b) {
@@ -77,9 +78,9 @@ void Book::open_tombstone(const ShadowsById& shadows, BookShadow& shadow, unsign
   BookShadow& target = *it->second;
   const BookEntry killed{chunk(target.at)->entry(at)};
   if (target.matter(at) && killed.type() != BookType::tombstone) target.clear(at);
-  if (&target == &shadow || target.killer[at]) return;
+  if (&target == &shadow || target.matter(at) || target.killer(at)) return;
   if (TENUTO_PLANT("heap_book_tombstone_dropped_early")) return;
-  target.killer[at] = EntryRef::make(&shadow, i);
+  target.state[at] = EntryRef::make(&shadow, i);
   shadow.set(i);
 }
 
@@ -116,22 +117,56 @@ Status Book::open_list(ShadowsById& shadows, Report* report) {
     shadows.emplace(c.id, &append_chunk(*place, o, c.id));
     next_id_ = std::max(next_id_, c.id + 1);
   }
-  if (last_ != nullptr) tail_used_ = 0;
   return Status::ok;
+}
+
+// --- locks ---------------------------------------------------------------------------------------
+
+Book::All::All(const Book& book) : book_(book) {
+  book_.mu_.lock();
+  for (const Tail& tail : book_.tails_) tail.mu.lock();
+}
+Book::All::~All() {
+  for (const Tail& tail : book_.tails_) tail.mu.unlock();
+  book_.mu_.unlock();
 }
 
 // --- room ----------------------------------------------------------------------------------------
 
-std::uint64_t Book::room() const {
-  return free_chunks_ * kBookChunkEntries + (kBookChunkEntries - tail_used_);
+unsigned Book::left_in_last() const {
+  for (const Tail& tail : tails_) {
+    if (last_ != nullptr && tail.chunk == last_) return kBookChunkEntries - tail.used;
+  }
+  return 0;
 }
 
-Status Book::promise() {
-  if (!wants_tending_.load(std::memory_order_relaxed)) [[likely]] {
-    if (spare_.fetch_sub(2, std::memory_order_relaxed) >= 2) return Status::ok;
-    unpromise();
+std::uint64_t Book::room() const { return free_chunks_ * kBookChunkEntries + left_in_last(); }
+
+std::uint64_t Book::live() const {
+  std::int64_t n = 0;
+  for (const Tail& tail : tails_) n += tail.live;
+  return static_cast<std::uint64_t>(n);
+}
+
+void Book::take_credits() {
+  for (Tail& tail : tails_) {
+    spare_.fetch_add(tail.credit.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
   }
-  const std::lock_guard lock(mu_);
+}
+
+Status Book::promise(unsigned core) {
+  if (!wants_tending_.load(std::memory_order_relaxed)) [[likely]] {
+    std::atomic<std::int64_t>& credit = tail_of(core).credit;
+    if (credit.fetch_sub(2, std::memory_order_relaxed) >= 2) [[likely]]
+      return Status::ok;
+    credit.fetch_add(2, std::memory_order_relaxed);
+    if (spare_.fetch_sub(kCredit + 2, std::memory_order_relaxed) >= kCredit + 2) {
+      credit.fetch_add(kCredit, std::memory_order_relaxed);
+      return Status::ok;
+    }
+    spare_.fetch_add(kCredit + 2, std::memory_order_relaxed);
+  }
+  const All all(*this);
   tend_locked(false);
   while (spare_.fetch_sub(2, std::memory_order_relaxed) < 2) {
     unpromise();
@@ -213,7 +248,16 @@ void Book::prepare_chunk(PoolOffset o, std::uint64_t id) {
   flush_bytes(&c, kLineBytes);
 }
 
-void Book::start_chunk() {
+// The chunk that the tail had is closed.
+void Book::set_tail(Tail& tail, BookShadow* chunk, unsigned used) {
+  BookShadow* const before = tail.chunk;
+  if (chunk != nullptr) chunk->open();
+  tail.chunk = chunk;
+  tail.used = used;
+  if (before != nullptr && before->close()) may_leave(*before);
+}
+
+void Book::start_chunk(Tail& tail) {
   BookPlace& place = place_for_chunk();
   const PoolOffset o = place.first_free();
   if (TENUTO_PLANT("heap_book_chunk_linked_early") && last_ != nullptr) {
@@ -223,74 +267,121 @@ void Book::start_chunk() {
   fence("empty book chunk", "chunk is linked");
   publish(last_ == nullptr ? head().list[head().alt] : chunk(last_->at)->next, o.value);
   fence("chunk is linked", "its entries count");
-  if (last_ != nullptr && last_->count == 0) may_leave(*last_);
-  append_chunk(place, o, chunk(o)->id);
+  set_tail(tail, &append_chunk(place, o, chunk(o)->id), 0);
   next_id_ += 1;
-  tail_used_ = 0;
+  // A full chunk, or one whose core has stopped, shall not stay in the list for that.
+  for (Tail& other : tails_) {
+    const bool lags = other.chunk != nullptr &&
+                      (other.used == kBookChunkEntries || other.chunk->id + kLagsMost < next_id_);
+    if (lags) set_tail(other, nullptr, 0);
+  }
   wants_tending_.store(true, std::memory_order_relaxed);
 }
 
-EntryRef Book::append(std::uint64_t raw) {
-  if (tail_used_ == kBookChunkEntries) start_chunk();
-  const unsigned i = tail_used_++;
-  store_published(chunk(last_->at)->entry(i), raw);
-  return EntryRef::make(last_, i);
+Book::Tail& Book::tail_with_room(unsigned core, std::uint64_t least) {
+  Tail& own = tail_of(core);
+  if (own.has_room(least)) return own;  // since All is held
+  Tail* newest = nullptr;
+  for (Tail& tail : tails_) {
+    if (last_ != nullptr && tail.chunk == last_ && tail.has_room(0)) newest = &tail;
+  }
+  if (newest != nullptr && !TENUTO_PLANT("heap_book_room_of_older_tails_counts")) {
+    const std::int64_t left = kBookChunkEntries - newest->used;
+    if (spare_.fetch_sub(left, std::memory_order_relaxed) < left) {
+      spare_.fetch_add(left, std::memory_order_relaxed);
+      return *newest;
+    }
+  }
+  start_chunk(own);
+  return own;
 }
 
 // --- entries -------------------------------------------------------------------------------------
 
-const std::uint64_t& Book::record(PoolOffset o, std::uint64_t frames, Kind kind) {
-  const auto type = is_logged(kind) ? BookType::logged : BookType::derived;
-  const std::lock_guard lock(mu_);
-  const EntryRef e = append(BookEntry::make_extent(type, o, frames, kind == Kind::typed).raw);
+EntryRef Book::append(Tail& tail, std::uint64_t raw) {
+  const unsigned i = tail.used++;
+  store_published(chunk(tail.chunk->at)->entry(i), raw);
+  if (tail.chunk != last_) tail.credit.fetch_add(1, std::memory_order_relaxed);
+  return EntryRef::make(tail.chunk, i);
+}
+
+const std::uint64_t& Book::append_extent(Tail& tail, PoolOffset o, std::uint64_t raw) {
+  const EntryRef e = append(tail, raw);
   e.shadow()->set(e.index());
   slots_.at(o).set_entry(e);
-  live_ += 1;
+  tail.live += 1;
   return word(e);
 }
 
-void Book::clear_bit(BookShadow& shadow, unsigned i) {
-  shadow.clear(i);
-  if (shadow.count == 0 && &shadow != last_) may_leave(shadow);
-}
-
-void Book::may_leave(BookShadow& shadow) { shadow.next_empty = std::exchange(empty_, &shadow); }
-
-EntryRef Book::append_tombstone(EntryRef killed) {
-  const BookPosition names = BookPosition::make(killed.shadow()->id, killed.index());
-  const EntryRef e = append(BookEntry::make_tombstone(names).raw);
-  const bool needed = !TENUTO_PLANT("heap_book_tombstone_dropped_early");
-  if (e.shadow() != killed.shadow() && needed) {
-    killed.shadow()->killer[killed.index()] = e;
-    e.shadow()->set(e.index());
+const std::uint64_t& Book::record(PoolOffset o, std::uint64_t frames, Kind kind, unsigned core) {
+  const auto type = is_logged(kind) ? BookType::logged : BookType::derived;
+  const std::uint64_t raw = BookEntry::make_extent(type, o, frames, kind == Kind::typed).raw;
+  Tail& own = tail_of(core);
+  {
+    const std::lock_guard lock(own.mu);
+    if (own.has_room(0)) [[likely]]
+      return append_extent(own, o, raw);
   }
-  clear_bit(*killed.shadow(), killed.index());
-  live_ -= 1;
-  return e;
+  const All all(*this);
+  return append_extent(tail_with_room(core, 0), o, raw);
 }
 
-const std::uint64_t& Book::erase(PoolOffset o) {
-  const std::lock_guard lock(mu_);
-  return word(append_tombstone(slots_.at(o).entry()));
+void Book::may_leave(BookShadow& shadow) {
+  shadow.next_empty = empty_.load(std::memory_order_relaxed);
+  while (!empty_.compare_exchange_weak(shadow.next_empty, &shadow, std::memory_order_release,
+                                       std::memory_order_relaxed)) {
+  }
+}
+
+const std::uint64_t& Book::append_tombstone(Tail& tail, EntryRef killed) {
+  BookShadow& target = *killed.shadow();
+  const BookPosition names = BookPosition::make(target.id, killed.index());
+  const EntryRef e = append(tail, BookEntry::make_tombstone(names).raw);
+  const bool needed = e.shadow() != &target && !TENUTO_PLANT("heap_book_tombstone_dropped_early");
+  if (needed) e.shadow()->set(e.index());
+  bool leaves = target.clear(killed.index(), needed ? e : EntryRef{});
+  if (TENUTO_PLANT("heap_book_tail_leaves"))
+    leaves = &target != last_ && target.count % BookShadow::kOpen == 0;
+  if (leaves) may_leave(target);
+  tail.live -= 1;
+  return word(e);
+}
+
+// The id that a tombstone's chunk has at least. A slow GC moves entries, so it is read under a
+// lock.
+const std::uint64_t& Book::erase(PoolOffset o, unsigned core) {
+  const auto least = [](EntryRef e) {
+    return TENUTO_PLANT("heap_book_tombstone_before_its_entry") ? 0 : e.shadow()->id;
+  };
+  Tail& own = tail_of(core);
+  {
+    const std::lock_guard lock(own.mu);
+    const EntryRef killed = slots_.at(o).entry();
+    if (own.has_room(least(killed))) [[likely]]
+      return append_tombstone(own, killed);
+  }
+  const All all(*this);
+  const EntryRef killed = slots_.at(o).entry();
+  return append_tombstone(tail_with_room(core, least(killed)), killed);
 }
 
 // Recovery has no promise. It uses the room that is kept for it.
 Status Book::recover_record(const BookRecord& r) {
   {
-    const std::lock_guard lock(mu_);
+    const All all(*this);
     if (room() == 0) TENUTO_TRY(new_segment());
     spare_.fetch_sub(2, std::memory_order_relaxed);
   }
-  flush(record(r.offset, r.frames, r.kind));
+  flush(record(r.offset, r.frames, r.kind, 0));
   return Status::ok;
 }
 
 Status Book::recover_erase(PoolOffset o) {
   {
-    const std::lock_guard lock(mu_);
+    const All all(*this);
     if (room() == 0) TENUTO_TRY(new_segment());
   }
-  flush(erase(o));
+  flush(erase(o, 0));
   return Status::ok;
 }
 

@@ -1,5 +1,5 @@
 // The bookkeeping log: which extents and huge objects are in use (NVAlloc's log-structured
-// bookkeeping). It has its own lock.
+// bookkeeping). Each core appends to a chunk of its own.
 //
 // Authoritative: the list that `alt` selects. An extent is in use when its entry is in the list and
 // no tombstone names that entry. The order of entries does not matter. A lost entry leaves a hole.
@@ -32,13 +32,27 @@
 //   an extent's entry        no tombstone has been appended for it
 //   a tombstone              the entry it kills is in another chunk, and that chunk is in the list
 // A chunk without such bits leaves the list without being read (fast GC). Its extents are all
-// freed. The entries that its tombstones kill are in no list any more, or leave with it. An entry
-// is never in a later chunk than its tombstone. So the oldest chunk can leave as soon as it has no
-// live extents.
+// freed. The entries that its tombstones kill are in no list any more, or leave with it. The list
+// is in the order of ids. **An entry is never in a later chunk than its tombstone**: a core whose
+// chunk is older than the entry's appends the tombstone to a later one. So no two chunks wait for
+// each other, and the oldest one can leave as soon as it has no live extents.
 //
 // A tombstone names a chunk by its id. Ids grow and are never used again. So a tombstone means
 // nothing once that chunk has left, even if its place is used again. The last chunk of the list has
 // the largest id and never leaves, so no crash can bring an old id back.
+//
+// **Tails.** A core appends to its tail under the tail's lock alone. A new chunk, garbage
+// collection and all that looks at the whole list hold mu_ and the locks of all tails. A chunk that
+// is a tail is open: it does not leave the list. The last chunk is one.
+//
+// **Room.** Each extent in use needs room for a tombstone, each promised one for an entry and a
+// tombstone. Only the last chunk can take any of them. So what is left in other tails does not
+// count as room, and what is appended there gives its room back. A core begins a chunk only if the
+// room that is left in the last one, which then counts no more, can be spared; else it appends to
+// that.
+//
+//   spare + all credits == room() - live - 2 * promised - kRedoneEntries
+//   room() == kBookChunkEntries * free chunks + what is left in the last chunk
 //
 // Only the start of a segment allocates memory. Appending and collecting follow changes that are
 // already durable, so they must not fail for lack of memory.
@@ -65,6 +79,10 @@
 
 namespace TENUTO_NS::heap {
 
+// Recovery may find holes where entries were lost, and has to append these again. It has no frames
+// for them, so room is kept: at most one entry a lane.
+inline constexpr std::uint64_t kRedoneEntries = pm::kLaneSegmentsMax * pm::kLanesPerSegment;
+
 struct BookRecord {
   PoolOffset offset;
   std::uint64_t frames = 0;
@@ -88,20 +106,30 @@ struct alignas(128) BookShadow {
   std::uint64_t id = 0;
   BookShadow* prev = nullptr;
   BookShadow* next = nullptr;
-  BookShadow* next_empty = nullptr;                  // next chunk that may leave
-  std::uint64_t matters[2] = {};                     // one bit an entry
-  unsigned count = 0;                                // of bits set in matters
-  std::array<EntryRef, kBookChunkEntries> killer{};  // by entry: the tombstone that names it
+  BookShadow* next_empty = nullptr;  // next chunk that may leave
+  // How many entries matter, and kOpen while the chunk is a tail. Other cores kill its entries.
+  std::atomic<unsigned> count = 0;
+  // By entry: that it matters; or, of an extent's, the tombstone in another chunk that names it.
+  // Whoever appends the entry, or has claimed its extent, stores it.
+  std::array<EntryRef, kBookChunkEntries> state{};
 
-  bool matter(unsigned i) const { return (matters[i / 64] >> (i % 64) & 1) != 0; }
+  static constexpr unsigned kOpen = 1u << 16;
+  static constexpr EntryRef kMatters{1};  // no reference: the shadow would be null
+
+  bool matter(unsigned i) const { return state[i].raw == kMatters.raw; }
   void set(unsigned i) {
-    matters[i / 64] |= std::uint64_t{1} << (i % 64);
-    count += 1;
+    state[i] = kMatters;
+    count.fetch_add(1, std::memory_order_relaxed);
   }
-  void clear(unsigned i) {
-    matters[i / 64] &= ~(std::uint64_t{1} << (i % 64));
-    count -= 1;
+  // Null: the tombstone is in this chunk, or there is none. Returns whether the chunk may leave.
+  bool clear(unsigned i, EntryRef killer = {}) {
+    state[i] = killer;
+    return count.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
+  EntryRef killer(unsigned i) const { return matter(i) ? EntryRef{} : state[i]; }
+  void open() { count.fetch_add(kOpen, std::memory_order_relaxed); }
+  // Returns whether it may leave.
+  bool close() { return count.fetch_sub(kOpen, std::memory_order_acq_rel) == kOpen; }
 };
 
 static_assert(sizeof(BookShadow) == 1024);
@@ -150,23 +178,25 @@ class BookPlace {
 
 class Book {
  public:
-  Book(pm::PoolFile& file, FrameSource& frames, Slots& slots, const HeapOptions& options)
-      : file_(file), frames_(frames), slots_(slots), options_(options) {}
+  Book(pm::PoolFile& file, FrameSource& frames, Slots& slots, const HeapOptions& options,
+       unsigned tails)
+      : file_(file), frames_(frames), slots_(slots), options_(options), tails_(tails) {}
 
   // Reads the log. `live` is sorted by offset. corrupt, with the place of what is damaged.
   Status open(std::vector<BookRecord>& live, Report* report);
 
   // Reserves room for an extent's entry and its tombstone, before the extent is taken. full when
-  // the pool has no frame for the room. Cost: one atomic subtraction; now and then the log is
-  // tended.
-  Status promise();
+  // the pool has no frame for the room. Cost: one atomic subtraction in a line of the core's; now
+  // and then the log is tended.
+  Status promise(unsigned core);
   void unpromise() { spare_.fetch_add(2, std::memory_order_relaxed); }
 
   // Append, and return the word that the caller flushes; durable after the caller's fence. The
   // flush is not made under the lock, since the unlock would wait for it. REQUIRES for record:
   // promise() was called for it; for erase: the extent was recorded.
-  [[nodiscard]] const std::uint64_t& record(PoolOffset o, std::uint64_t frames, Kind kind);
-  [[nodiscard]] const std::uint64_t& erase(PoolOffset o);
+  [[nodiscard]] const std::uint64_t& record(PoolOffset o, std::uint64_t frames, Kind kind,
+                                            unsigned core);
+  [[nodiscard]] const std::uint64_t& erase(PoolOffset o, unsigned core);
   // The same for recovery, with the flush and without promise(). full when there is no room.
   Status recover_record(const BookRecord& record);
   Status recover_erase(PoolOffset o);
@@ -201,7 +231,39 @@ class Book {
 
   using ShadowsById = std::unordered_map<std::uint64_t, BookShadow*>;
 
-  // REQUIRES for all below: mu_ is held, or the pool is being opened.
+  // In lines of its own.
+  struct alignas(2 * kLineBytes) Tail {
+    mutable pm::ShortLock mu;
+    // Guarded by mu.
+    BookShadow* chunk = nullptr;
+    unsigned used = 0;      // of its entries
+    std::int64_t live = 0;  // recorded here, less erased here
+    // Room that was taken from spare_ for promises to come.
+    std::atomic<std::int64_t> credit = 0;
+
+    bool has_room(std::uint64_t least) const {
+      return chunk != nullptr && used < kBookChunkEntries && chunk->id >= least;
+    }
+  };
+  // Holds mu_ and the locks of all tails.
+  class All {
+   public:
+    explicit All(const Book& book);
+    ~All();
+    All(const All&) = delete;
+    All& operator=(const All&) = delete;
+
+   private:
+    const Book& book_;
+  };
+  Tail& tail_of(unsigned core) { return tails_[core % tails_.size()]; }
+
+  // REQUIRES for these: the tail's lock is held, and it has room.
+  EntryRef append(Tail& tail, std::uint64_t raw);
+  const std::uint64_t& append_extent(Tail& tail, PoolOffset o, std::uint64_t raw);
+  const std::uint64_t& append_tombstone(Tail& tail, EntryRef killed);
+
+  // REQUIRES for all below: All is held, or the pool is being opened.
   Status open_segments(Report* report);
   Status open_list(ShadowsById& shadows, Report* report);
   void open_tombstone(const ShadowsById& shadows, BookShadow& shadow, unsigned i);
@@ -213,12 +275,15 @@ class Book {
   BookPlace& place_for_chunk();
   Status new_segment();
   void prepare_chunk(PoolOffset o, std::uint64_t id);
-  void start_chunk();
-  EntryRef append(std::uint64_t raw);
-  EntryRef append_tombstone(EntryRef killed);
+  void start_chunk(Tail& tail);
+  // A tail with room in a chunk whose id is at least `least`. REQUIRES: there is room().
+  Tail& tail_with_room(unsigned core, std::uint64_t least);
+  void set_tail(Tail& tail, BookShadow* chunk, unsigned used);
+  void take_credits();
+  unsigned left_in_last() const;
+  std::uint64_t live() const;
   const std::uint64_t& word(EntryRef e) const { return chunk(e.shadow()->at)->entry(e.index()); }
-  void clear_bit(BookShadow& shadow, unsigned i);
-  void may_leave(BookShadow& shadow);
+  void may_leave(BookShadow& shadow);  // also while only a tail's lock is held
 
   // --- book_gc.cc
   void tend_locked(bool thoroughly);
@@ -233,21 +298,19 @@ class Book {
   Slots& slots_;
   const HeapOptions& options_;
 
-  // spare == room() - live - 2 * promised - kRedoneEntries
   std::atomic<std::int64_t> spare_ = 0;
-  std::atomic<bool> wants_tending_ = false;  // a chunk was begun
+  std::atomic<bool> wants_tending_ = false;   // a chunk was begun
+  std::atomic<BookShadow*> empty_ = nullptr;  // chunks without bits; taken off under All
 
   mutable pm::ShortLock mu_;
-  // Guarded by mu_.
+  std::vector<Tail> tails_;  // one for each core
+  // Changed under All; read under a tail's lock.
   std::vector<BookPlace> segments_;  // in the order of their list
   std::uint64_t chunks_ = 0;         // in the list
   std::uint64_t free_chunks_ = 0;    // the one with the lowest offset is taken first
   BookShadow* first_ = nullptr;      // of the list
   BookShadow* last_ = nullptr;
-  BookShadow* empty_ = nullptr;             // chunks without bits, except the last
-  unsigned tail_used_ = kBookChunkEntries;  // entries used in the last chunk
   std::uint64_t next_id_ = 1;
-  std::uint64_t live_ = 0;
   std::uint64_t fast_gcs_ = 0, slow_gcs_ = 0, given_back_ = 0;
 };
 

@@ -1,4 +1,6 @@
 // What tells whether the bookkeeping log is sound: the seal of a clean close, figures, validation.
+#include <algorithm>
+
 #include "heap/book.h"
 #include "pm/crc32c.h"
 #include "pm/plant.h"
@@ -7,7 +9,7 @@
 namespace TENUTO_NS::heap {
 
 void Book::flush_list() const {
-  const std::lock_guard lock(mu_);
+  const All all(*this);
   for (const BookShadow* t = first_; t != nullptr; t = t->next) {
     flush_bytes(chunk(t->at), kBookChunkBytes);
   }
@@ -22,13 +24,13 @@ BookSeal Book::seal_of_list(std::uint64_t sequence) const {
 }
 
 void Book::seal() {
-  const std::lock_guard lock(mu_);
+  const All all(*this);
   store_ordered(head().seal, seal_of_list(file_.superblock().sequence + 1));
   flush(head().seal);
 }
 
 Status Book::check_seal(Report* report) const {
-  const std::lock_guard lock(mu_);
+  const All all(*this);
   const std::uint64_t closed = file_.superblock().closed;
   if (!untouched() || head().seal.raw == seal_of_list(closed).raw) return Status::ok;
   return damaged(report, {pm::kHeadPageOffset + offsetof(pm::HeadPage, heap)},
@@ -49,17 +51,17 @@ void Book::break_seal() {
 }
 
 std::vector<PoolOffset> Book::segments() const {
-  const std::lock_guard lock(mu_);
-  std::vector<PoolOffset> all;
-  for (const BookPlace& place : segments_) all.push_back(place.at());
-  return all;
+  const All all(*this);
+  std::vector<PoolOffset> found;
+  for (const BookPlace& place : segments_) found.push_back(place.at());
+  return found;
 }
 
 BookStats Book::stats() const {
-  const std::lock_guard lock(mu_);
+  const All all(*this);
   return {segments_.size() * kBookSegmentBytes,
           chunks_ * kBookChunkBytes,
-          live_,
+          live(),
           fast_gcs_,
           slow_gcs_,
           given_back_};
@@ -67,7 +69,7 @@ BookStats Book::stats() const {
 
 // Quiescent: nothing is promised.
 Status Book::validate(Report* report) const {
-  const std::lock_guard lock(mu_);
+  const All all(*this);
   for (const BookPlace& place : segments_) {
     const BookSegment& s = segment(place.at());
     if (s.magic != kBookSegmentMagic || s.self != place.at().value)
@@ -92,9 +94,19 @@ Status Book::validate(Report* report) const {
         return damaged(report, t->at, "entry " + std::to_string(i) + " is not its extent's");
       }
     }
-    if (bits != t->count) return damaged(report, t->at, "entries are miscounted");
+    const bool open = std::any_of(tails_.begin(), tails_.end(),
+                                  [t](const Tail& tail) { return tail.chunk == t; });
+    if (bits + (open ? BookShadow::kOpen : 0) != t->count)
+      return damaged(report, t->at, "entries are miscounted");
+    if (t == last_ && !open) return damaged(report, t->at, "the last chunk is no tail");
   }
-  if (extents != live_) return damaged(report, {}, "live entries are miscounted");
+  if (extents != live()) return damaged(report, {}, "live entries are miscounted");
+  std::int64_t spare = spare_.load();
+  for (const Tail& tail : tails_) spare += tail.credit.load();
+  if (spare + static_cast<std::int64_t>(live() + kRedoneEntries) !=
+      static_cast<std::int64_t>(room())) {
+    return damaged(report, {}, "its room is miscounted");
+  }
   return Status::ok;
 }
 

@@ -22,12 +22,16 @@ constexpr std::uint64_t kRoomKept = kSegmentEntries / 2;
 }  // namespace
 
 void Book::tend(bool thoroughly) {
-  const std::lock_guard lock(mu_);
+  const All all(*this);
   tend_locked(thoroughly);
 }
 
 void Book::tend_locked(bool thoroughly) {
   wants_tending_.store(false, std::memory_order_relaxed);
+  take_credits();
+  for (Tail& tail : tails_) {
+    if (thoroughly && tail.chunk != last_) set_tail(tail, nullptr, 0);
+  }
   const auto before = static_cast<std::int64_t>(room());
   collect_empty();
   if (wants_rewrite(thoroughly)) rewrite();
@@ -38,25 +42,25 @@ void Book::tend_locked(bool thoroughly) {
 // --- fast GC -------------------------------------------------------------------------------------
 
 void Book::collect_empty() {
-  while (empty_ != nullptr) {
-    BookShadow& t = *empty_;
-    empty_ = t.next_empty;
-    unlink(t);
+  while (BookShadow* const t = empty_.load(std::memory_order_acquire)) {
+    empty_.store(t->next_empty, std::memory_order_relaxed);
+    unlink(*t);
   }
 }
 
 // The tombstones that name entries of this chunk are dead only now: no crash can bring the chunk
 // back. Their own chunks may thereby become empty.
 void Book::unlink(BookShadow& t) {
-  TENUTO_ASSERT(t.count == 0 && &t != last_);
+  TENUTO_ASSERT(t.count % BookShadow::kOpen == 0 && &t != last_);
   std::uint64_t& link = t.prev == nullptr ? head().list[head().alt] : chunk(t.prev->at)->next;
   if (TENUTO_PLANT("heap_book_chunk_reused_while_linked")) prepare_chunk(t.at, t.id);
   publish(link, t.next->at.value);
   fence("chunk is unlinked", "its tombstones are dead and it is reused");
   (t.prev == nullptr ? first_ : t.prev->next) = t.next;
   t.next->prev = t.prev;
-  for (const EntryRef killer : t.killer) {
-    if (killer) clear_bit(*killer.shadow(), killer.index());
+  for (unsigned i = 0; i < kBookChunkEntries; ++i) {
+    const EntryRef killer = t.killer(i);
+    if (killer && killer.shadow()->clear(killer.index())) may_leave(*killer.shadow());
   }
   fast_gcs_ += 1;
   free_chunk(t);
@@ -66,7 +70,7 @@ void Book::unlink(BookShadow& t) {
 
 bool Book::wants_rewrite(bool thoroughly) const {
   const std::uint64_t chunks = chunks_;
-  const std::uint64_t needed = live_ / kBookChunkEntries + 1;
+  const std::uint64_t needed = live() / kBookChunkEntries + 1;
   if (thoroughly) return chunks > needed + 1;
   if (chunks <= options_.book_chunks_least) return false;
   if (chunks > options_.book_dead_factor * needed) return true;
@@ -75,7 +79,8 @@ bool Book::wants_rewrite(bool thoroughly) const {
 }
 
 void Book::rewrite() {
-  const std::uint64_t chunks = live_ / kBookChunkEntries + 1;
+  const std::uint64_t all_live = live();
+  const std::uint64_t chunks = all_live / kBookChunkEntries + 1;
   if (free_chunks_ < chunks || first_ == nullptr) return;
   BookShadow* const old = first_;
   first_ = last_ = nullptr;
@@ -100,7 +105,7 @@ void Book::rewrite() {
       slots_.at(e.offset()).set_entry(EntryRef::make(to, at));
     }
   }
-  TENUTO_ASSERT(n == live_);
+  TENUTO_ASSERT(n == all_live);
   for (const BookShadow* t = first_; t != nullptr; t = t->next) {
     flush_bytes(chunk(t->at), kBookChunkBytes);
   }
@@ -110,13 +115,14 @@ void Book::rewrite() {
   fence("compacted list", "alt names it");
   publish(head().alt, other);
   fence("alt names it", "old chunks are reused");
+  for (Tail& tail : tails_) set_tail(tail, nullptr, 0);
+  empty_.store(nullptr, std::memory_order_relaxed);  // all of the old list
   for (BookShadow* t = old; t != nullptr;) {
     BookShadow* const next = t->next;
     free_chunk(*t);
     t = next;
   }
-  empty_ = nullptr;
-  tail_used_ = static_cast<unsigned>(n - (chunks - 1) * kBookChunkEntries);
+  set_tail(tails_[0], last_, static_cast<unsigned>(n - (chunks - 1) * kBookChunkEntries));
   slow_gcs_ += 1;
 }
 

@@ -21,7 +21,7 @@ Extents::Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& opt
       frames_(frames),
       options_(options),
       slots_(file.bytes_max()),
-      book_(file, frames, slots_, options),
+      book_(file, frames, slots_, options, std::clamp(shards, 1u, kShardsMax)),
       region_pages_(2 * (file.bytes_max() / kChunkBytes + 1)),
       halves_(region_pages_.as<std::atomic<std::uint8_t>>()),
       owner_(halves_ + (file.bytes_max() / kChunkBytes + 1)) {
@@ -169,7 +169,7 @@ Result<std::uint64_t> Extents::take_huge(std::uint64_t huge_frames, Kind kind, u
 Result<Block> Extents::reserve(std::uint64_t bytes, Kind kind, unsigned core, std::uint64_t align) {
   TENUTO_ASSERT(align >= kFrameBytes && align <= kHugeBytes && (align & (align - 1)) == 0);
   tick(core);
-  TENUTO_TRY(book_.promise());
+  TENUTO_TRY(book_.promise(core));
   struct Promised {
     Book* book;
     ~Promised() {
@@ -186,7 +186,7 @@ Result<Block> Extents::reserve(std::uint64_t bytes, Kind kind, unsigned core, st
   const ExtentWord w = slots_[*frame].get();
   if (wear_ != nullptr) wear_->took(o, w.frames() * kFrameBytes);
   if (kind == Kind::derived) {
-    flush(book_.record(o, w.frames(), kind));
+    flush(book_.record(o, w.frames(), kind, core));
     change_state(o, ExtentState::live);
   } else if (kind == Kind::typed) {
     typed_.fetch_add(1, std::memory_order_relaxed);
@@ -225,16 +225,16 @@ bool Extents::cancel_reserved(PoolOffset o) {
   return true;
 }
 
-const std::uint64_t& Extents::mark_allocated(PoolOffset o) {
-  const std::uint64_t& entry = record(o);
+const std::uint64_t& Extents::mark_allocated(PoolOffset o, unsigned core) {
+  const std::uint64_t& entry = record(o, core);
   set_live(o);
   return entry;
 }
 
-const std::uint64_t& Extents::record(PoolOffset o) {
+const std::uint64_t& Extents::record(PoolOffset o, unsigned core) {
   const ExtentWord w = slots_.find(o);
   TENUTO_ASSERT(w.state() == ExtentState::reserved);
-  return book_.record(o, w.frames(), w.kind());
+  return book_.record(o, w.frames(), w.kind(), core);
 }
 
 void Extents::set_live(PoolOffset o) {
@@ -242,10 +242,10 @@ void Extents::set_live(PoolOffset o) {
   count_live(o, 1);
 }
 
-const std::uint64_t& Extents::mark_free(PoolOffset o) {
+const std::uint64_t& Extents::mark_free(PoolOffset o, unsigned core) {
   const ExtentWord w = slots_.find(o);
   TENUTO_ASSERT(w.state() == ExtentState::claimed);
-  const std::uint64_t& tombstone = book_.erase(o);
+  const std::uint64_t& tombstone = book_.erase(o, core);
   change_state(o, ExtentState::killed);
   return tombstone;
 }
@@ -278,18 +278,18 @@ Result<Block> Extents::find(PoolOffset o, Kind kind, Wanted wanted) const {
 
 // --- giving back ---------------------------------------------------------------------------------
 
-void Extents::kill_derived(PoolOffset o) {
+void Extents::kill_derived(PoolOffset o, unsigned core) {
   const ExtentWord w = slots_.find(o);
   if (w.kind() != Kind::derived || w.state() == ExtentState::killed) return;
   TENUTO_ASSERT(w.state() == ExtentState::live);
-  flush(book_.erase(o));
+  flush(book_.erase(o, core));
   change_state(o, ExtentState::killed);
   count_leaving(o, static_cast<std::int64_t>(w.frames()));
   fence("extent tombstone", "extent is reused");
 }
 
 void Extents::release(PoolOffset o, unsigned core) {
-  kill_derived(o);
+  kill_derived(o, core);
   const ExtentWord w = slots_.find(o);
   TENUTO_ASSERT(w.state() == ExtentState::killed);
   count_leaving(o, -static_cast<std::int64_t>(w.frames()));

@@ -25,7 +25,7 @@
 //
 // Locks, in this order: that of a shard (of all shards: by number), regions_mu_. Lookups and state
 // changes of one extent take none. The log has its own lock and may ask for frames while it holds
-// it, hence take those of shards. Never the other order.
+// it, hence take those of shards. Never the other order. The log, too, has a chunk for each core.
 #pragma once
 
 #include <algorithm>
@@ -102,15 +102,15 @@ class Extents {
   // REQUIRES state killed, with a durable tombstone unless it was only reserved (cancel).
   void release(PoolOffset o, unsigned core);
   // The first half of release: no crash finds the extent any more. A logged one is killed already.
-  void kill_derived(PoolOffset o);
+  void kill_derived(PoolOffset o, unsigned core);
   // Wear levelling: counts what is handed out, and chooses places by it. Set once, before use.
   void set_wear(Wear* wear) { wear_ = wear; }
   bool any_typed() const { return typed_.load(std::memory_order_relaxed) != 0; }
   // Append an entry or a tombstone and return its word. The caller flushes the word.
-  [[nodiscard]] const std::uint64_t& mark_allocated(PoolOffset o);
-  [[nodiscard]] const std::uint64_t& mark_free(PoolOffset o);
+  [[nodiscard]] const std::uint64_t& mark_allocated(PoolOffset o, unsigned core);
+  [[nodiscard]] const std::uint64_t& mark_free(PoolOffset o, unsigned core);
   // The two halves of mark_allocated: append the entry; from then on find() finds the extent.
-  [[nodiscard]] const std::uint64_t& record(PoolOffset o);
+  [[nodiscard]] const std::uint64_t& record(PoolOffset o, unsigned core);
   void set_live(PoolOffset o);
   bool claim(PoolOffset o);
   void unclaim(PoolOffset o);

@@ -60,7 +60,7 @@ void Heap::State::attach_gc(LaneHeap& h, const IntentElement& e) {
     e.slab->set_live(e.index);
     if (e.slab->reserved(e.index)) e.slab->clear_reserved(e.index);
   } else {
-    flush(extents.mark_allocated(e.block));
+    flush(extents.mark_allocated(e.block, h.core));
     fence("entry of a large block", "a word names it");
   }
   const std::uint64_t& word = store_word<Word>(e, true);
@@ -74,7 +74,7 @@ void Heap::State::detach_gc(LaneHeap& h, const IntentElement& e) {
   if (e.slab == nullptr) {
     flush(word);
     fence("word of a large block", "its tombstone");
-    flush(extents.mark_free(e.block));
+    flush(extents.mark_free(e.block, h.core));
     fence("tombstone of a large block", "the block is reused");
     retire(h, e.block);
   } else if (stores_persist || TENUTO_PLANT("heap_gc_block_reused_before_fence")) {

@@ -146,7 +146,7 @@ bool Heap::guard(bool quiescent) {
 bool Extents::guard_log() { return book_.guard(); }
 
 bool Book::guard() {
-  const std::lock_guard lock(mu_);
+  const All all(*this);
   bool sound = true;
   const auto put_right = [&](void* at, const std::uint64_t* said, std::size_t words) {
     const std::size_t bytes = words * sizeof *said;

@@ -317,8 +317,8 @@ const std::uint64_t& Heap::mark_allocated(PoolOffset block) {
   const pm::MetadataOpen rights;
   const SlabBlock b = state_->slab_block(block);
   if (b ? b.slab->kind == Kind::typed : state_->extents.is_typed(block)) [[unlikely]]
-    return state_->mark_typed(block);
-  if (!b) return state_->extents.mark_allocated(block);
+    return state_->mark_typed(state_->mine(), block);
+  if (!b) return state_->extents.mark_allocated(block, state_->mine().core);
   TENUTO_ASSERT(b.index != kNoBlock);
   const bool reserved = b.slab->clear_reserved(b.index);
   TENUTO_ASSERT(reserved);
@@ -330,7 +330,7 @@ const std::uint64_t& Heap::mark_allocated(PoolOffset block) {
 const std::uint64_t& Heap::mark_free(PoolOffset block) {
   const pm::MetadataOpen rights;
   SlabBlock b = state_->slab_block(block);
-  if (!b) return state_->extents.mark_free(block);
+  if (!b) return state_->extents.mark_free(block, state_->mine().core);
   if (TENUTO_PLANT("heap_old_block_clears_new_bit")) {
     const SlabBlock now = state_->parts_at(block)[0];
     if (now.index != kNoBlock) b = now;

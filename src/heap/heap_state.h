@@ -253,7 +253,7 @@ struct Heap::State {
   template <class Word>
   void store_words(LaneHeap& h, const IntentElement* e, std::size_t n, bool attach);
   template <bool kOn>
-  const std::uint64_t& store_bit(const IntentElement& e, bool reserved = false);
+  const std::uint64_t& store_bit(const LaneHeap& h, const IntentElement& e, bool reserved = false);
   void store_bits(LaneHeap& h, const IntentElement* e, std::size_t n, bool on);
   template <class Word>
   void guard_versions(LaneHeap& h, const IntentElement* e, std::size_t n);
@@ -296,7 +296,7 @@ struct Heap::State {
   void flush_type(PoolOffset block) const;
   void forget_type(PoolOffset block) const;
   void prepare_batch(LaneHeap& h, std::uint64_t type, bool versioned);
-  const std::uint64_t& mark_typed(PoolOffset block);
+  const std::uint64_t& mark_typed(const LaneHeap& h, PoolOffset block);
   PoolOffset find_in_slab(PoolOffset from, std::uint64_t type) const;
 
   // --- gc.cc

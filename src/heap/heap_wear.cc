@@ -22,7 +22,7 @@ bool Heap::State::rest(unsigned core, PoolOffset block, const SlabBlock& b) {
   if (TENUTO_PLANT("heap_wear_no_rest")) return false;
   Resting r{0, block, 0, Resting::What::extent};
   if (!b) {
-    extents.kill_derived(block);
+    extents.kill_derived(block, core);
   } else {
     if (b.slab->leaving.load(std::memory_order_relaxed)) return false;  // its frame will rest
     r.what = Resting::What::block;

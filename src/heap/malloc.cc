@@ -86,7 +86,8 @@ void Heap::State::store_bits(LaneHeap& h, const IntentElement* e, std::size_t n,
       if (now.index != kNoBlock) b = now;
     }
     if (!b) {
-      h.dirty.add(on ? extents.mark_allocated(e[i].block) : extents.mark_free(e[i].block));
+      h.dirty.add(on ? extents.mark_allocated(e[i].block, h.core)
+                     : extents.mark_free(e[i].block, h.core));
       continue;
     }
     if (on) {

@@ -25,7 +25,8 @@ Numa::Numa(const NumaOptions& options, const pm::PoolFile& file)
       topology_(options.nodes == 0 ? machine() : pm::Topology()),
       nodes_(std::min(options.nodes == 0 ? topology_.nodes() : options.nodes, kNodesMax)),
       simulated_(options.nodes > 1) {
-  cores_ = static_cast<unsigned>(round_up(pm::cores(), nodes_));
+  cores_ =
+      static_cast<unsigned>(round_up(options.cores == 0 ? pm::cores() : options.cores, nodes_));
 }
 
 unsigned Numa::deal() {

@@ -23,11 +23,12 @@ template <IntentOp kOp>
 // Stores the bit of one block, or its entry in the bookkeeping log. The caller flushes the word.
 // `reserved`: the block may come from reserve().
 template <bool kOn>
-[[gnu::always_inline]] inline const std::uint64_t& Heap::State::store_bit(const IntentElement& e,
+[[gnu::always_inline]] inline const std::uint64_t& Heap::State::store_bit(const LaneHeap& h,
+                                                                          const IntentElement& e,
                                                                           bool reserved) {
   SlabBlock b{e.slab, e.index};
   if (!b) [[unlikely]]
-    return kOn ? extents.mark_allocated(e.block) : extents.mark_free(e.block);
+    return kOn ? extents.mark_allocated(e.block, h.core) : extents.mark_free(e.block, h.core);
   if (TENUTO_PLANT("heap_old_block_clears_new_bit") && !kOn) {
     const SlabBlock now = parts_at(e.block)[0];
     if (now.index != kNoBlock) b = now;
@@ -65,7 +66,7 @@ template <class Word>
     write_intent<KindOf<Word>::kMalloc>(h, e, 0);
   }
   fence_lane(h, kVersioned ? "versioned malloc intent" : "malloc intent", "destination and bit");
-  const std::uint64_t& bit = store_bit<true>(e, reserved);
+  const std::uint64_t& bit = store_bit<true>(h, e, reserved);
   const std::uint64_t& word = store_word<Word>(e, true);
   h.cleared.store(h.sequence, std::memory_order_release);
   if (!kVersioned) {
@@ -91,7 +92,7 @@ template <class Word>
   h.begin_one_at_once(op, e, type);
   order_stores("malloc intent on cache", "destination and bit");
   if (TENUTO_PLANT("heap_intents_on_cache_retired_first")) h.publish_retired(h.sequence);
-  store_bit<true>(e, reserved);
+  store_bit<true>(h, e, reserved);
   store_word<Word>(e, true);
   h.end_one_at_once();
 }
@@ -117,7 +118,7 @@ template <class Word>
     static_cast<void>(file.punch(e.block, kFrameBytes));
   const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
   const bool claimed = early && claim(e.block, b);
-  if (early) h.dirty.add(store_bit<false>(e));
+  if (early) h.dirty.add(store_bit<false>(h, e));
   write_intent<KindOf<Word>::kFree>(h, e, 0);
   fence_lane(h, kVersioned ? "versioned free intent" : "free intent",
              "destination and bit cleared");
@@ -126,7 +127,7 @@ template <class Word>
     unclaim(e.block);
     return forget_intent(h);
   }
-  if (!early) h.dirty.add(store_bit<false>(e));
+  if (!early) h.dirty.add(store_bit<false>(h, e));
   h.dirty.add(store_word<Word>(e, false));
   h.cleared.store(h.sequence, std::memory_order_release);
   if (TENUTO_PLANT("heap_free_without_limbo")) give_back_at_once(h, e.block, b);
@@ -145,7 +146,7 @@ template <class Word>
   }
   h.begin_one_at_once(KindOf<Word>::kFree, e, 0);
   order_stores("free intent on cache", "destination and bit cleared");
-  store_bit<false>(e);
+  store_bit<false>(h, e);
   store_word<Word>(e, false);
   h.end_one_at_once();
   give_back_at_once(h, e.block, b);

@@ -97,10 +97,10 @@ void Heap::State::prepare_batch(LaneHeap& h, std::uint64_t type, bool versioned)
 
 // --- transactions --------------------------------------------------------------------------------
 
-const std::uint64_t& Heap::State::mark_typed(PoolOffset block) {
+const std::uint64_t& Heap::State::mark_typed(const LaneHeap& h, PoolOffset block) {
   if (!TENUTO_PLANT("heap_types_of_commit_not_flushed")) flush_type(block);
   const SlabBlock b = slab_block(block);
-  if (!b) return extents.record(block);
+  if (!b) return extents.record(block, h.core);
   TENUTO_ASSERT(b.slab->reserved(b.index));
   if (b.slab->in_dram) return *file.at<std::uint64_t>(block);
   return b.slab->store_persistent(b.index, true);

@@ -136,7 +136,7 @@ void Heap::State::put_wear_table(unsigned core) {
              counts.data.size() * sizeof(std::uint32_t));
   copy_flush(file.at<std::byte>(o), &head, sizeof head);
   fence("counts of wear", "the entry of their table");
-  flush(extents.mark_allocated(o));
+  flush(extents.mark_allocated(o, core));
   const PoolOffset old = std::exchange(wear->table, o);
   wear->tables_written += 1;
   if (TENUTO_PLANT("heap_wear_old_table_freed_early") && old) drop_wear_table(core, old, true);
@@ -146,7 +146,7 @@ void Heap::State::put_wear_table(unsigned core) {
 
 void Heap::State::drop_wear_table(unsigned core, PoolOffset o, bool rests) {
   if (!extents.claim(o)) return;
-  flush(extents.mark_free(o));
+  flush(extents.mark_free(o, core));
   fence("tombstone of a wear table", "its place is used again");
   if (!rests || !rest(core, o, {})) extents.release(o, core);
 }

@@ -78,6 +78,48 @@ void fill_log(PoolParts& p, std::size_t entries) {
   }
 }
 
+// Two threads have chunks of their own. Each takes what the other put: the first thread's chunk is
+// older than the entry of cell 1, so its tombstone goes to the other's.
+void log_tails(HeapSession& s, CrashContext&) {
+  s.put(0, 20'000);
+  Worker other;
+  other.run([&] { s.put(1, 20'000, 1); });
+  s.take(1);
+  other.run([&] { s.take(0, 1); });
+  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::derived));
+  other.run([&] { s.put(2, 20'000, 1); });
+  s.put(3, 20'000);
+}
+
+// The first thread begins its next chunk, so the other's is not the last. Then all entries of the
+// other's are dead, and the first thread collects. The other's is a tail still, and used again.
+void log_tail_stays(HeapSession& s, CrashContext&) {
+  s.put(4, 64);  // takes the first lane, whose core has the chunk that is there
+  Worker other;
+  other.run([&] { s.put(0, 20'000, 1); });
+  for (std::size_t i = 1; i < 4; ++i) s.put(i, 20'000);
+  other.run([&] { s.take(0, 1); });
+  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::derived));
+  other.run([&] { s.put(0, 20'000, 1); });
+}
+
+// The other thread fills its chunk, and takes what the first one put after it began its next one.
+void log_tails_compacted(HeapSession& s, CrashContext&) {
+  s.put(0, 20'000);
+  Worker other;
+  other.run([&] { s.put(1, 20'000, 1); });
+  s.put(2, 20'000);
+  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
+  other.run([&] { s.take(0, 1); });
+  s.take(1);
+  other.run([&] { s.put(3, 20'000, 1); });
+}
+
+HeapOptions with_cores(unsigned n, HeapOptions o = {}) {
+  o.numa.cores = n;
+  return o;
+}
+
 // Compacts the list soon. It is compacted for the second time, so that chunks are reused.
 HeapOptions compact_soon() {
   HeapOptions o;
@@ -254,18 +296,36 @@ void wear(HeapSession& s, CrashContext&) {
 }  // namespace
 
 std::vector<HeapScript> heap_log_scripts() {
+  const HeapOptions one_core = with_cores(1);
+  const HeapOptions two_cores = with_cores(2);
+  const auto pairs_59 = [](PoolParts& p) { use_extents(p, 59); };
   return {
-      {"log_segment", log_segment, {}, 0, false, 16 * kMiB},
-      {"shared_chunk", shared_chunk},
-      {"log_chunks", log_chunks, [](PoolParts& p) { use_extents(p, 59); }},
-      {"compaction", compaction, compaction_before, 0, false, kPoolBytesMin, compact_soon()},
-      {"compaction_reuse", compaction_reuse, {}, 0, false, 16 * kMiB, compact_soon(), 0, true},
-      {"fast_gc", fast_gc, fast_gc_before, 0, false, 16 * kMiB, {}, 20'000},
-      {"fast_gc_middle", fast_gc_middle, fast_gc_middle_before, 0, false, 16 * kMiB, {}, 20'000},
-      {"segments", segments, segments_before, 64 * kMiB, false, 64 * kMiB},
-      {"second_segment", second_segment, second_segment_before, 64 * kMiB, false, 64 * kMiB},
+      {"log_segment", log_segment, {}, 0, false, 16 * kMiB, one_core},
+      {"shared_chunk", shared_chunk, {}, kPoolBytesMin, false, kPoolBytesMin, one_core},
+      {"log_chunks", log_chunks, pairs_59, kPoolBytesMin, false, kPoolBytesMin, one_core},
+      {"log_tails", log_tails, {}, kPoolBytesMin, false, kPoolBytesMin, two_cores},
+      {"log_tail_stays", log_tail_stays, pairs_59, kPoolBytesMin, false, kPoolBytesMin, two_cores},
+      {"log_tails_compacted", log_tails_compacted, compaction_before, 0, false, kPoolBytesMin,
+       with_cores(2, compact_soon())},
+      {"compaction", compaction, compaction_before, 0, false, kPoolBytesMin,
+       with_cores(1, compact_soon())},
+      {"compaction_reuse",
+       compaction_reuse,
+       {},
+       0,
+       false,
+       16 * kMiB,
+       with_cores(1, compact_soon()),
+       0,
+       true},
+      {"fast_gc", fast_gc, fast_gc_before, 0, false, 16 * kMiB, one_core, 20'000},
+      {"fast_gc_middle", fast_gc_middle, fast_gc_middle_before, 0, false, 16 * kMiB, one_core,
+       20'000},
+      {"segments", segments, segments_before, 64 * kMiB, false, 64 * kMiB, one_core},
+      {"second_segment", second_segment, second_segment_before, 64 * kMiB, false, 64 * kMiB,
+       one_core},
       {"holes", holes, {}, 0, false, 16 * kMiB, decay_at_once()},
-      {"log_holes", log_holes},
+      {"log_holes", log_holes, {}, kPoolBytesMin, false, kPoolBytesMin, one_core},
       {"wear", wear, {}, 0, false, 16 * kMiB, wear_levelling()},
   };
 }

@@ -173,6 +173,8 @@ const std::vector<Planted>& bugs_below_the_store() {
        "compaction", "the bookkeeping"},
       {"heap_book_chunk_linked_early", "a chunk is linked before it is zeroed", "log_chunks",
        "chunk header"},
+      {"heap_book_tail_leaves", "a chunk leaves the log while a core appends to it",
+       "log_tail_stays", ""},
       {"heap_book_segment_linked_early", "a segment of the log is linked before its header",
        "log_segment", "segment header"},
       {"heap_book_holes_not_counted",

@@ -100,6 +100,28 @@ TEST(BookTails, room_in_older_chunks_that_counts_is_noticed) {
   EXPECT_NE(w.report.text().find("room is miscounted"), std::string::npos) << w.report.text();
 }
 
+// As many chunks as there are cores are no reason to write the list anew.
+std::uint64_t rewrites_with_many_cores(World& w) {
+  w.shards = 16;
+  w.create();
+  for (unsigned i = 0; i < 3 * heap::kBookChunkEntries; ++i) {
+    for (unsigned core = 0; core < w.shards; ++core) {
+      w.extents->release(w.take(kBytes, kFrameBytes, core), core);
+    }
+  }
+  w.expect_sound();
+  return w.extents->stats().book.slow_gcs;
+}
+TEST(BookTails, many_cores_do_not_rewrite_the_list) {
+  World w("tails7", 128 * kMiB);
+  EXPECT_EQ(rewrites_with_many_cores(w), 0u);
+}
+TEST(BookTails, many_cores_that_rewrite_the_list_are_noticed) {
+  World w("tails8", 128 * kMiB);
+  const Plant planted("heap_book_tails_make_a_list_long");
+  EXPECT_GT(rewrites_with_many_cores(w), 5u);
+}
+
 TEST(BookTails, what_several_cores_appended_is_read_again) {
   World w("tails6", 64 * kMiB);
   w.create();

@@ -11,8 +11,9 @@
 namespace TENUTO_NS::heap {
 
 namespace {
-constexpr std::int64_t kCredit = 64;     // that a core takes from spare_ at once
-constexpr std::uint64_t kLagsMost = 64;  // chunks that are newer than a tail; it is closed then
+constexpr std::int64_t kCredit = 64;  // that a core takes from spare_ at once
+// A tail is closed when so many chunks are newer, and two more for each core.
+constexpr std::uint64_t kLagsLeast = 64;
 
 Kind kind_of(const BookEntry& e) {
   if (e.type() == BookType::derived) return Kind::derived;
@@ -270,10 +271,11 @@ void Book::start_chunk(Tail& tail) {
   set_tail(tail, &append_chunk(place, o, chunk(o)->id), 0);
   next_id_ += 1;
   // A full chunk, or one whose core has stopped, shall not stay in the list for that.
+  const std::uint64_t lags = kLagsLeast + 2 * tails_.size();
   for (Tail& other : tails_) {
-    const bool lags = other.chunk != nullptr &&
-                      (other.used == kBookChunkEntries || other.chunk->id + kLagsMost < next_id_);
-    if (lags) set_tail(other, nullptr, 0);
+    if (other.chunk == nullptr) continue;
+    if (other.used == kBookChunkEntries || other.chunk->id + lags < next_id_)
+      set_tail(other, nullptr, 0);
   }
   wants_tending_.store(true, std::memory_order_relaxed);
 }

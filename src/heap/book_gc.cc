@@ -68,8 +68,13 @@ void Book::unlink(BookShadow& t) {
 
 // --- slow GC -------------------------------------------------------------------------------------
 
+// What cores append to counts for nothing: a rewrite would only make them begin chunks anew.
 bool Book::wants_rewrite(bool thoroughly) const {
-  const std::uint64_t chunks = chunks_;
+  std::uint64_t chunks = chunks_;
+  for (const Tail& tail : tails_) {
+    const bool counts = tail.chunk == nullptr || tail.chunk == last_;
+    if (!counts && !TENUTO_PLANT("heap_book_tails_make_a_list_long")) chunks -= 1;
+  }
   const std::uint64_t needed = live() / kBookChunkEntries + 1;
   if (thoroughly) return chunks > needed + 1;
   if (chunks <= options_.book_chunks_least) return false;

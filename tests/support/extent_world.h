@@ -49,7 +49,7 @@ struct ExtentWorld {
     ASSERT_TRUE(f) << report.text();
     frames = std::move(*f);
     source = std::make_unique<heap::FrameSource>(*file, *frames);
-    extents = std::make_unique<heap::Extents>(*file, *source, options.heap, kExtentShards);
+    extents = std::make_unique<heap::Extents>(*file, *source, options.heap, shards);
     ASSERT_EQ(extents->open(false, &report), Status::ok) << report.text();
     ASSERT_EQ(extents->build(!keep_derived, &report), Status::ok) << report.text();
     if (clean) return;
@@ -77,6 +77,7 @@ struct ExtentWorld {
 
   TempPath path;
   PoolOptions options;
+  unsigned shards = kExtentShards;
   std::int64_t now = 1000;
   std::vector<std::string> told;
   Report report;

@@ -22,11 +22,12 @@ class alignas(2 * kLineBytes) ClassCache {
   static constexpr std::size_t kMost = 192 + kStripesMax;
 
   void init(ClassId class_id, unsigned stripes) {
-    stripes_ = stripes;
     const std::uint64_t blocks = std::clamp<std::uint64_t>(
         kCacheBytes / kClassBytes[class_id.value], kBlocksLeast, kBlocksMost);
-    per_stripe_ = static_cast<unsigned>((blocks + stripes - 1) / stripes);
-    slots_ = std::make_unique<PoolOffset[]>(std::size_t{per_stripe_} * stripes_);
+    const auto per_stripe = static_cast<unsigned>((blocks + stripes - 1) / stripes);
+    slots_ = std::make_unique<PoolOffset[]>(std::size_t{per_stripe} * stripes);
+    stripes_ = stripes;
+    per_stripe_ = per_stripe;  // last: without memory put() finds no room
   }
   bool ready() const { return slots_ != nullptr; }
   unsigned stripes() const { return stripes_; }
@@ -51,7 +52,7 @@ class alignas(2 * kLineBytes) ClassCache {
     if (count() != 0 && size_[last] != 0) cursor_ = last;
     return take();
   }
-  // False when the stripe's list is full.
+  // False when the stripe's list is full, or init() was not called or found no memory.
   [[gnu::always_inline]] bool put(PoolOffset block, unsigned stripe) {
     if (size_[stripe] == per_stripe_) return false;
     slots_[stripe * per_stripe_ + size_[stripe]++] = block;

@@ -90,6 +90,46 @@ TEST(BookTails, a_full_pool_has_the_room_that_it_promised) {
   w.expect_sound();
   EXPECT_EQ(w.extents->stats().count, 0u);
 }
+// No frame is free, half of the extents are, and so many tombstones are in the list that it has no
+// room, too. Nothing but the need for room makes the log write it anew.
+Status take_in_a_full_log(World& w) {
+  w.options.heap.book_chunks_least = 1'000'000;
+  w.create();
+  std::vector<PoolOffset> held;
+  const auto take = [&] {
+    const auto b = w.extents->reserve(kBytes, heap::Kind::derived, 0);
+    if (b) held.push_back(b->offset);
+    return b ? Status::ok : b.error();
+  };
+  while (take() == Status::ok) {
+  }
+  while (w.source->get(frame::kOrderSlab, 0)) {
+  }
+  std::mt19937_64 rng(3);
+  const auto give = [&] {
+    std::swap(held[rng() % held.size()], held.back());
+    w.extents->release(held.back(), 0);
+    held.pop_back();
+  };
+  for (std::size_t n = held.size() / 2; n > 0; --n) give();
+  Status s = Status::ok;
+  for (int i = 0; i < 20'000 && s == Status::ok; ++i) {
+    give();
+    s = take();
+  }
+  w.expect_sound();
+  return s;
+}
+TEST(BookTails, a_log_without_room_for_a_segment_is_written_anew) {
+  World w("tails9", 64 * kMiB);
+  EXPECT_EQ(take_in_a_full_log(w), Status::ok);
+}
+TEST(BookTails, a_log_that_is_full_of_the_dead_is_noticed) {
+  World w("tails10", 64 * kMiB);
+  const Plant planted("heap_book_full_of_the_dead");
+  EXPECT_EQ(take_in_a_full_log(w), Status::full);
+}
+
 TEST(BookTails, room_in_older_chunks_that_counts_is_noticed) {
   World w("tails5", 32 * kMiB);
   w.create();

@@ -34,7 +34,7 @@ struct NumaOptions {
   // Tells the node of the calling thread, from 0, instead of the processor that it runs on. Called
   // by any thread, often; must not call the pool. Empty: the system is asked.
   std::function<unsigned()> node_of_thread = {};
-  // 0: the processors of the machine. Above: as if it had so many. For tests.
+  // 0: the processors of the machine. Above: as if it had so many, at most 1024. For tests.
   unsigned cores = 0;
 };
 

@@ -171,7 +171,11 @@ Status Book::promise(unsigned core) {
   tend_locked(false);
   while (spare_.fetch_sub(2, std::memory_order_relaxed) < 2) {
     unpromise();
-    TENUTO_TRY(new_segment());
+    const Status s = new_segment();
+    if (s == Status::ok) continue;
+    // The pool is full, but the list may have room for what it need not say any more.
+    if (s != Status::full || TENUTO_PLANT("heap_book_full_of_the_dead") || !rewrite_if(true))
+      return s;
   }
   return Status::ok;
 }

@@ -34,8 +34,8 @@ void Book::tend_locked(bool thoroughly) {
   }
   const auto before = static_cast<std::int64_t>(room());
   collect_empty();
-  if (wants_rewrite(thoroughly)) rewrite();
   spare_.fetch_add(static_cast<std::int64_t>(room()) - before, std::memory_order_relaxed);
+  rewrite_if(thoroughly);
   give_back_segments(thoroughly);
 }
 
@@ -81,6 +81,15 @@ bool Book::wants_rewrite(bool thoroughly) const {
   if (chunks > options_.book_dead_factor * needed) return true;
   const std::uint64_t share = file_.bytes() / 1'000'000 * options_.book_heap_ppm;
   return chunks * kBookChunkBytes > share && chunks > 2 * needed;
+}
+
+bool Book::rewrite_if(bool thoroughly) {
+  if (!wants_rewrite(thoroughly)) return false;
+  const auto before = static_cast<std::int64_t>(room());
+  rewrite();
+  const std::int64_t more = static_cast<std::int64_t>(room()) - before;
+  spare_.fetch_add(more, std::memory_order_relaxed);
+  return more > 0;
 }
 
 void Book::rewrite() {

@@ -11,6 +11,7 @@
 namespace TENUTO_NS::heap {
 
 namespace {
+constexpr unsigned kCoresMax = 1024;
 // Read once in a process: an open of a pool need not wait for that. It stays: the program may open
 // a pool while it ends.
 const pm::Topology& machine() {
@@ -25,8 +26,8 @@ Numa::Numa(const NumaOptions& options, const pm::PoolFile& file)
       topology_(options.nodes == 0 ? machine() : pm::Topology()),
       nodes_(std::min(options.nodes == 0 ? topology_.nodes() : options.nodes, kNodesMax)),
       simulated_(options.nodes > 1) {
-  cores_ =
-      static_cast<unsigned>(round_up(options.cores == 0 ? pm::cores() : options.cores, nodes_));
+  cores_ = static_cast<unsigned>(
+      round_up(options.cores == 0 ? pm::cores() : std::min(options.cores, kCoresMax), nodes_));
 }
 
 unsigned Numa::deal() {

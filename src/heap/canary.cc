@@ -4,7 +4,7 @@
 
 #include "heap/guard.h"
 #include "heap/guard_report.h"
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "heap/size_class.h"
 #include "pm/metadata_key.h"
 #include "pm/plant.h"

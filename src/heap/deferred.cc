@@ -3,7 +3,7 @@
 #include <new>
 #include <utility>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/plant.h"
 
 namespace TENUTO_NS::heap {

@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <array>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/assert.h"
 #include "pm/metadata_key.h"
 #include "pm/plant.h"

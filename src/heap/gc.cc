@@ -23,7 +23,7 @@
 //
 // Medium cache: nothing waits.
 #include "heap/block_marks.h"
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "heap/word_kind.h"
 #include "pm/metadata_key.h"
 #include "pm/plant.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "heap/guard_report.h"
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "heap/morph.h"
 #include "pm/metadata_key.h"
 #include "pm/plant.h"

@@ -1,5 +1,5 @@
 // What every operation of the heap goes through, inlined: half of the instructions of one were
-// calls. heap_state.h includes this, and says what each does.
+// calls. heap_state.h says what each does.
 #pragma once
 
 #include "heap/heap_state.h"
@@ -43,6 +43,20 @@ namespace TENUTO_NS::heap {
   if (is_derived(slab->kind)) return false;
   ClassCache& cache = h.caches[static_cast<unsigned>(slab->kind)][slab->class_id.value];
   return cache.put(block, cache.stripes() == 1 ? 0 : slab->stripe_of(b.index));
+}
+
+inline void Heap::State::give_back(LaneHeap& h, PoolOffset block, const SlabBlock& b) {
+  if (!give_to_cache(h, block, b)) [[unlikely]]
+    give_back_slowly(h, block, b);
+}
+
+inline void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
+  give_back(h, block, slab_block_of(block));
+}
+
+inline void Heap::State::give_back_at_once(LaneHeap& h, PoolOffset block, const SlabBlock& b) {
+  if (!numa.on()) return give_back(h, block, b);
+  retire(h, block);  // another lane's recorded free may name a word in it
 }
 
 [[gnu::always_inline]] inline IntentElement Heap::State::element(const void* dest,

@@ -136,18 +136,12 @@ struct Heap::State {
   // The same, and of all lanes. REQUIRES: quiescent.
   Status free_all_deferred();
   // To the lane's cache, or to the slab when the cache is full. Extents become free extents.
-  void give_back(LaneHeap& h, PoolOffset block) { give_back(h, block, slab_block_of(block)); }
-  void give_back(LaneHeap& h, PoolOffset block, const SlabBlock& b) {
-    if (!give_to_cache(h, block, b)) [[unlikely]]
-      give_back_slowly(h, block, b);
-  }
+  void give_back(LaneHeap& h, PoolOffset block);
+  void give_back(LaneHeap& h, PoolOffset block, const SlabBlock& b);
   bool give_to_cache(LaneHeap& h, PoolOffset block, const SlabBlock& b) const;
   void give_back_slowly(LaneHeap& h, PoolOffset block, const SlabBlock& b);
   // Of a block whose free nothing waits for (medium cache).
-  void give_back_at_once(LaneHeap& h, PoolOffset block, const SlabBlock& b) {
-    if (!numa.on()) return give_back(h, block, b);
-    retire(h, block);  // another lane's recorded free may name a word in it
-  }
+  void give_back_at_once(LaneHeap& h, PoolOffset block, const SlabBlock& b);
   // The same for a logged block that was reserved and never published.
   void put_back(LaneHeap& h, PoolOffset block);
   void give_to_slabs(std::span<PoolOffset> blocks, LaneHeap& h);
@@ -370,5 +364,3 @@ struct Heap::State {
 };
 
 }  // namespace TENUTO_NS::heap
-
-#include "heap/heap_paths.h"

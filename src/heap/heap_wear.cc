@@ -1,7 +1,7 @@
 // Wear levelling in the heap: the rest of freed blocks (rest.h), and what lanes' caches give back.
 #include <algorithm>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/plant.h"
 
 namespace TENUTO_NS::heap {

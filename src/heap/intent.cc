@@ -12,7 +12,7 @@
 // On medium cache an operation retires its intent with its last store, in a retired line.
 #include <algorithm>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/assert.h"
 #include "pm/no_memory.h"
 #include "pm/plant.h"

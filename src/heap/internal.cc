@@ -20,7 +20,7 @@
 // lane fences its end. A versioned one finds a later version in D, and leaves D and B alone.
 //
 // Medium cache: nothing waits.
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "heap/word_kind.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"

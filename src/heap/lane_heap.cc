@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/metadata_key.h"
 #include "pm/plant.h"
 

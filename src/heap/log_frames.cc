@@ -1,7 +1,7 @@
 // Frames for the logs of the layers above. They are metadata: nobody but the library writes there,
 // and they are under the protection key from when they are taken to when they are given back.
 #include "heap/heap.h"
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/metadata_key.h"
 #include "pm/plant.h"
 

@@ -39,7 +39,7 @@
 // an extent again. So this entry is fenced before malloc_to returns.
 #include <algorithm>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "heap/word_kind.h"
 #include "pm/assert.h"
 #include "pm/metadata_key.h"

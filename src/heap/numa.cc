@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "heap/frame_source.h"
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "pm/thread.h"

@@ -1,7 +1,7 @@
 // malloc_to, free_from and publish of one block, and swap. The protocols are those of malloc.cc.
 // One block takes one line of intents, one bit and one word: nothing here goes round. The functions
 // on its way are inlined into one: half of their instructions were calls.
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "heap/word_kind.h"
 #include "pm/assert.h"
 #include "pm/metadata_key.h"

@@ -1,6 +1,6 @@
 #include "heap/place.h"
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "heap/morph.h"
 #include "pm/metadata_key.h"
 

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "heap/block_marks.h"
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "heap/morph.h"
 #include "pm/metadata_key.h"
 #include "pm/not_cancelled.h"

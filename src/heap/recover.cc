@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "heap/morph.h"
 #include "pm/assert.h"
 #include "pm/metadata_key.h"

@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/metadata_key.h"
 #include "pm/no_memory.h"
 #include "pm/plant.h"

@@ -21,7 +21,7 @@
 // pending there, too, until the batch is done, so freed blocks go through the quarantine.
 #include <optional>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "heap/word_kind.h"
 #include "pm/assert.h"
 #include "pm/no_memory.h"

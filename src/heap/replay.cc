@@ -3,7 +3,7 @@
 // word that another lane's intent may still change.
 #include <algorithm>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"

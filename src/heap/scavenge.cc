@@ -1,6 +1,6 @@
 // What a full pool still finds: blocks and frames that wait somewhere for a thread, and the free
 // blocks of other cores' slabs. Costs a look at all lanes and arenas, so only a full pool does it.
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/plant.h"
 
 namespace TENUTO_NS::heap {

@@ -16,7 +16,7 @@
 #include <array>
 #include <memory>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/crc32c.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"

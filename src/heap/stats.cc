@@ -1,7 +1,7 @@
 // What the heap tells about itself: its figures, and its blocks.
 #include <algorithm>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/metadata_key.h"
 
 namespace TENUTO_NS::heap {

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "pm/crc32c.h"
 #include "pm/metadata_key.h"
 #include "pm/no_memory.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "heap/heap_state.h"
+#include "heap/heap_paths.h"
 #include "tenuto/persist.h"
 #include "tenuto/words.h"
 

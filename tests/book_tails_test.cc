@@ -90,6 +90,7 @@ TEST(BookTails, a_full_pool_has_the_room_that_it_promised) {
   w.expect_sound();
   EXPECT_EQ(w.extents->stats().count, 0u);
 }
+
 // No frame is free, half of the extents are, and so many tombstones are in the list that it has no
 // room, too. Nothing but the need for room makes the log write it anew.
 Status take_in_a_full_log(World& w) {

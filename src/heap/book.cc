@@ -353,8 +353,7 @@ const std::uint64_t& Book::append_tombstone(Tail& tail, EntryRef killed) {
   return word(e);
 }
 
-// The id that a tombstone's chunk has at least. A slow GC moves entries, so it is read under a
-// lock.
+// The place of the entry is read under a lock: a slow GC moves entries.
 const std::uint64_t& Book::erase(PoolOffset o, unsigned core) {
   const auto least = [](EntryRef e) {
     return TENUTO_PLANT("heap_book_tombstone_before_its_entry") ? 0 : e.shadow()->id;

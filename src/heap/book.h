@@ -290,7 +290,7 @@ class Book {
   void collect_empty();
   void unlink(BookShadow& shadow);
   bool wants_rewrite(bool thoroughly) const;
-  bool rewrite_if(bool thoroughly);  // wants_rewrite; returns whether it did
+  bool rewrite_if(bool thoroughly);  // if it wants_rewrite; returns whether there is more room now
   void rewrite();
   void give_back_segments(bool thoroughly);
 

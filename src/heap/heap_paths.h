@@ -16,22 +16,22 @@ namespace TENUTO_NS::heap {
   return {near ? cache.take_near() : cache.take(), kClassBytes[c.value]};
 }
 
-[[gnu::always_inline]] inline SlabBlock Heap::State::slab_block(PoolOffset o) const {
+// `index_in` tells the block's index in the slab, which has no old part.
+template <class F>
+[[gnu::always_inline]] inline SlabBlock Heap::State::find_slab_block(PoolOffset o,
+                                                                     const F& index_in) const {
   const PageTable::Entry e = pages.find(o);
   if (e.owner == PageOwner::none) return {};
   Slab* const slab = e.slab();
   if (const OldPart* old = slab->old.load(std::memory_order_acquire)) [[unlikely]]
     return old_block(*slab, *old, o);
-  return {slab, slab->index_of(o)};
+  return {slab, index_in(*slab)};
 }
-
+[[gnu::always_inline]] inline SlabBlock Heap::State::slab_block(PoolOffset o) const {
+  return find_slab_block(o, [&](const Slab& slab) { return slab.index_of(o); });
+}
 [[gnu::always_inline]] inline SlabBlock Heap::State::slab_block_of(PoolOffset block) const {
-  const PageTable::Entry e = pages.find(block);
-  if (e.owner == PageOwner::none) return {};
-  Slab* const slab = e.slab();
-  if (const OldPart* old = slab->old.load(std::memory_order_acquire)) [[unlikely]]
-    return old_block(*slab, *old, block);
-  return {slab, slab->index_of_start(block)};
+  return find_slab_block(block, [&](const Slab& slab) { return slab.index_of_start(block); });
 }
 
 // False: the block, its slab or the pool needs more, or the cache is full.

@@ -163,6 +163,8 @@ struct Heap::State {
   // Gives everything that idle lanes and this lane do not need back to slabs and frames.
   void scavenge(LaneHeap& h);
   // Of a morphed slab: the old part if a held block of it starts there, else the new part.
+  template <class F>
+  SlabBlock find_slab_block(PoolOffset o, const F& index_in) const;
   SlabBlock slab_block(PoolOffset o) const;
   // The same for a block that the heap handed out, or holds.
   SlabBlock slab_block_of(PoolOffset block) const;

@@ -279,6 +279,7 @@ TEST_F(HeapUnmarkedTest, calls_with_a_report_say_which_slot_is_damaged) {
       [](Store& s, Report* r) { return s.validate(r); },
       [](Store& s, Report* r) { return s.pool().validate(r); },
       [](Store& s, Report* r) { return s.pool().find_garbage({}, r).error(); },
+      [](Store& s, Report* r) { return s.pool().compact({}, r).error(); },
       [](Store& s, Report* r) { return s.pool().root("layout", 64, r).error(); },
   };
   for (std::size_t i = 0; i < calls.size(); ++i) {

@@ -291,6 +291,7 @@ class HeapUnreadObjects : public KvFixture {
       EXPECT_EQ(pool->validate(&r), Status::corrupt);
       EXPECT_NE(r.text().find("slab"), std::string::npos) << r.text();
       EXPECT_EQ(pool->find_garbage({.free = true}).error(), Status::corrupt);
+      EXPECT_EQ(pool->compact({}).error(), Status::corrupt);
       EXPECT_EQ(pool->close(), Status::corrupt);
     }
   }

@@ -339,11 +339,7 @@ TEST_F(MetadataKey, functions_of_the_program_may_not_write_while_the_library_cal
   o.log = [&](std::string_view) { look(); };
   Pool p = make(o);
   pool = base(p);
-  const auto called = [&] {
-    const bool any = calls != 0;
-    calls = 0;
-    return any;
-  };
+  const auto called = [&] { return std::exchange(calls, 0u) != 0; };
   called();
   Ptr<Node>& root = **p.root<Ptr<Node>>("list");
   Worker().run([&] { EXPECT_EQ(p.malloc_to(sizeof(Node), root, {.type = kNode}), Status::ok); });
@@ -366,6 +362,8 @@ TEST_F(MetadataKey, functions_of_the_program_may_not_write_while_the_library_cal
     ASSERT_TRUE(p.find_garbage(g));
     EXPECT_TRUE(called()) << "filter";
   }
+  ASSERT_TRUE(p.compact({.filters = g.filters}));
+  EXPECT_TRUE(called()) << "filter of a compaction";
   root->value = 5;  // a change that no transaction knows of
   EXPECT_EQ(p.run([&](Transaction& tx) { return tx.add(root); }), Status::ok);
   EXPECT_EQ(p.validate(), Status::ok);

@@ -385,16 +385,22 @@ TEST_F(NoMemoryCallsTest, a_threads_first_call_is_the_end_of_anothers) {
   std::optional<Snapshot> snapshot;
   std::optional<Iterator> it;
   std::optional<StoreTransaction> tx;
-  for (const int what : {0, 1, 2}) {  // a snapshot, a transaction's cursor, or both
+  // A snapshot, a transaction's cursor, both, or a transaction that has written.
+  for (const int what : {0, 1, 2, 3}) {
     long failed = 0;
     for (long n = 1, met = 1; met != 0 && !HasFailure(); ++n) {
       SCOPED_TRACE("what " + std::to_string(what) + ", allocation " + std::to_string(n));
       if (what == 0) snapshot = *s_->snapshot();
       if (what != 0) {
         tx = s_->begin();
-        it = tx->iterator();
-        it->seek_first();
+        if (what != 3) {
+          it = tx->iterator();
+          it->seek_first();
+        }
         if (what == 1) tx.reset();
+        if (what == 3) {
+          ASSERT_EQ(tx->put("of it alone", "1"), Status::ok);
+        }
       }
       for (int i = 0; i < 200; ++i) ASSERT_EQ(s_->put(key_of(i), std::to_string(n)), Status::ok);
       ::alarm(60);
@@ -410,6 +416,24 @@ TEST_F(NoMemoryCallsTest, a_threads_first_call_is_the_end_of_anothers) {
       ::alarm(0);
     }
     EXPECT_GT(failed, 0);
+  }
+}
+
+// A transaction that is begun has its end, whichever allocation fails: those that it is moved from
+// are empty.
+TEST_F(NoMemoryCallsTest, a_threads_first_call_is_the_end_of_an_empty_transaction) {
+  for (long n = 1, met = 1; met != 0 && !HasFailure(); ++n) {
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    std::thread([&] {
+      test::fail_allocation(n);
+      try {
+        StoreTransaction first = s_->begin();
+        const StoreTransaction second = std::move(first);
+      } catch (const std::bad_alloc&) {
+      }
+      met = test::failed_allocation() ? 1 : 0;
+    }).join();
+    works();
   }
 }
 

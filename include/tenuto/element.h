@@ -98,6 +98,14 @@ void visit_element(const References& visit, const T& element) {
   if constexpr (HasReferences<T> || !PlainElement<T>) visit(element);
 }
 
+// The same for a key of a map, which may be sorted or hashed by what it points to.
+template <class T>
+void visit_key(const References& visit, const T& key) {
+  if constexpr (HasReferences<T> || !PlainElement<T>) {
+    visit.fixed(key);
+  }
+}
+
 // Frees what `object` owns; nothing, if it is no owner. Statuses as Transaction::free.
 template <class T>
 Status release(T& object, Transaction& tx) {

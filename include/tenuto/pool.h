@@ -33,6 +33,7 @@
 #include <utility>
 
 #include "tenuto/alloc_options.h"
+#include "tenuto/compact.h"
 #include "tenuto/garbage.h"
 #include "tenuto/persist.h"
 #include "tenuto/pool_options.h"
@@ -89,14 +90,6 @@ class Objects {
  private:
   const Pool& pool_;
   std::uint64_t type_;
-};
-
-// A block that only this process knows; a crash frees it. Give it to publish() or cancel(). `bytes`
-// is the usable size.
-struct Reserved {
-  PoolOffset offset;
-  void* data = nullptr;
-  std::uint64_t bytes = 0;
 };
 
 class TENUTO_API Pool {
@@ -331,14 +324,18 @@ class TENUTO_API Pool {
   Status forget_pool(std::uint64_t pool_id);
 
   // What the program allocated and lost: objects that neither the root object nor a walk by type
-  // leads to (tenuto/garbage.h). With options.free they are freed, 256 at a time, each time in one
-  // transaction: durable and atomic. REQUIRES: no other thread is in a call of the pool, and no
-  // thread keeps an object alive by a pointer in DRAM alone. ok | busy (an object transaction is
-  // open) | corrupt (the heap, or the root word) | full | io (also: no thread to give) | with free:
-  // read_only, or why the pool turned so | closed | forked. It reads no record. Objects have no
-  // checksums: what only a damaged pointer led to counts as lost, and is freed. So validate the
-  // containers first. Reads every reachable object once; a bit of memory for 16 bytes of the pool.
+  // leads to (tenuto/garbage.h). REQUIRES: no other thread is in a call of the pool, and no thread
+  // keeps an object alive by a pointer in DRAM alone. ok | busy (an object transaction is open) |
+  // corrupt (the heap, or the root word) | full | io (also: no thread to give) | with free:
+  // read_only, or why the pool turned so | closed | forked.
   Result<Garbage> find_garbage(const GarbageOptions& options = {}, Report* report = nullptr);
+
+  // Moves objects with types out of sparse slabs, and trims (tenuto/compact.h). REQUIRES: no other
+  // thread is in a call of the pool or uses its objects. ok (a full pool: less than wanted) |
+  // invalid_argument (the options, or a Movable::move that loses a pointer) | others as
+  // find_garbage with free. Durable on return (PoolOptions::durability).
+  Result<CompactObjectsStats> compact(const CompactObjectsOptions& options,
+                                      Report* report = nullptr);
 
   PoolInfo info() const;
   PoolStats stats() const;

@@ -1,6 +1,6 @@
-// Where the references of an object are: for collections after a crash (Consistency::gc), and for
-// Pool::find_garbage. Without that an object is read word by word, and a number that looks like a
-// pointer keeps a block.
+// Where the references of an object are: for collections after a crash (Consistency::gc), for
+// Pool::find_garbage and for Pool::compact. Without that an object is read word by word, and a
+// number that looks like a pointer keeps a block, in its place.
 //
 //   struct Person {
 //     std::uint64_t id;  // may look like a pointer, and is none
@@ -35,6 +35,11 @@
 //
 // Objects with a type (AllocOptions::type) may have a filter of their own, by type:
 // options.filters[kPersonType] = reference_filter<Person>(). It comes before what a Ptr says.
+//
+// Pool::compact moves objects, and stores their new addresses in the members that were passed. So
+// pass the Ptr or p<T*> itself: of a copy, a T* or a VPtr only the target is known, which stays
+// where it is. What is sorted or hashed by an address is passed as visit.fixed(member). The maps do
+// that for their keys.
 //
 // A block that is reached in several ways is read once, as the first one says. One that is read
 // word by word keeps more, never less. Containers inside a block are checked against the blocks of
@@ -75,15 +80,17 @@ class References {
   class Marker {
    public:
     // The block that `to` points to or into. `reader`: how it is read, if `to` is its begin. Null:
-    // word by word.
-    virtual void lead_to(const void* to, Reader reader) = 0;
+    // word by word. `word`: where that is stored, and may be changed. Null: unknown.
+    virtual void lead_to(const void* to, Reader reader, const PtrWord* word) = 0;
     // Reads the words of [at, at + bytes).
     virtual void read_words(const void* at, std::uint64_t bytes) = 0;
     // Reads an object inside a block some time later.
     virtual void read_later(const void* at, std::uint64_t bytes, Reader reader) = 0;
     virtual bool is_block(const void* at, std::uint64_t bytes) const = 0;
-    virtual bool take(const void* block, std::uint64_t bytes) = 0;
+    // `word` as of lead_to.
+    virtual bool take(const void* block, std::uint64_t bytes, const PtrWord* word) = 0;
     unsigned depth = 0;  // of objects in objects, as they are read
+    bool fixed = false;  // what is read now leads to what stays
 
    protected:
     ~Marker() = default;
@@ -94,10 +101,17 @@ class References {
   void operator()(const Members&... members) const {
     (member(members), ...);
   }
+  // The same, but a compaction moves nothing that these members lead to.
+  template <class... Members>
+  void fixed(const Members&... members) const {
+    const bool outer = std::exchange(marker_->fixed, true);
+    (member(members), ...);
+    marker_->fixed = outer;
+  }
   // The block that a Ptr, a VPtr, a field or a T* leads to, word by word.
   template <class Pointer>
   void all(const Pointer& to) const {
-    marker_->lead_to(address(to), nullptr);
+    marker_->lead_to(address(to), nullptr, word_of(to));
   }
   // n objects, one behind the other from the begin of their block on.
   template <class Pointer>
@@ -106,7 +120,7 @@ class References {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(first)>>;
     if (first == nullptr) return;
     if (n > kBytesMost / sizeof(T) || !has(first, n * sizeof(T))) return all(to);
-    if (!owns(first, n * sizeof(T))) return;
+    if (!marker_->take(first, n * sizeof(T), word_of(to))) return;
     for (std::uint64_t i = 0; i < n; ++i) member(first[i]);
   }
 
@@ -114,8 +128,9 @@ class References {
   bool has(const void* at, std::uint64_t bytes, std::uint64_t align = 8) const {
     return reinterpret_cast<std::uintptr_t>(at) % align == 0 && marker_->is_block(at, bytes);
   }
-  // The same, and the block is reached now, which it was not yet. Then the caller reads it.
-  bool owns(const void* at, std::uint64_t bytes) const { return marker_->take(at, bytes); }
+  // The same, and the block is reached now, which it was not yet. Then the caller reads it. It
+  // stays where it is.
+  bool owns(const void* at, std::uint64_t bytes) const { return marker_->take(at, bytes, nullptr); }
   void words(const void* at, std::uint64_t bytes) const { marker_->read_words(at, bytes); }
 
   // A T begins there.
@@ -135,29 +150,32 @@ class References {
   static void read_nothing(const void*, std::uint64_t, const References&) {}
 
   template <class T>
-  void lead_to(const T* to) const {
-    if (to == nullptr) return;
+  static constexpr Reader reader_of() {
     if constexpr (std::is_void_v<T>) {
-      marker_->lead_to(to, nullptr);
+      return nullptr;
     } else if constexpr (kIsNumber<std::remove_cv_t<T>>) {
-      marker_->lead_to(to, &read_nothing);
+      return &read_nothing;
     } else if constexpr (HasReferences<T>) {
-      marker_->lead_to(to, &read<T>);
+      return &read<T>;
     } else {
-      marker_->lead_to(to, nullptr);
+      return nullptr;
     }
   }
   template <class T>
+  void lead_to(const T* to, const PtrWord* word) const {
+    if (to != nullptr) marker_->lead_to(to, reader_of<T>(), word);
+  }
+  template <class T>
   void member(const Ptr<T>& m) const {
-    lead_to<T>(m.get());
+    lead_to<T>(m.get(), word_of(m));
   }
   template <class T>
   void member(const VPtr<T>& m) const {
-    lead_to<T>(m.get());
+    lead_to<T>(m.get(), nullptr);
   }
   template <class T>
   void member(const p<T>& m) const {
-    if constexpr (std::is_pointer_v<T>) lead_to<std::remove_pointer_t<T>>(m.get());
+    if constexpr (std::is_pointer_v<T>) lead_to<std::remove_pointer_t<T>>(m.get(), word_of(m));
   }
   template <class T, std::size_t kCount>
   void member(const T (&m)[kCount]) const {
@@ -166,7 +184,7 @@ class References {
   template <class T>
   void member(const T& m) const {
     if constexpr (std::is_pointer_v<T>) {
-      marker_->lead_to(m, nullptr);
+      marker_->lead_to(m, nullptr, nullptr);
     } else if constexpr (HasReferences<T>) {
       if (marker_->depth == kDepthMost) return marker_->read_later(&m, sizeof m, &read<T>);
       ++marker_->depth;
@@ -185,6 +203,16 @@ class References {
       return to.get();
     }
   }
+
+  template <class T>
+  static const PtrWord* word_of(const Ptr<T>& m) {
+    return &m.word();
+  }
+  template <class T>
+  static const PtrWord* word_of(const p<T*>& m) {
+    return reinterpret_cast<const PtrWord*>(&m);
+  }
+  static const PtrWord* word_of(const auto&) { return nullptr; }
 
   Marker* marker_;
 };

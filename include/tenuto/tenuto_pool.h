@@ -25,7 +25,7 @@
  *   and what its own functions throw, passes through a call as through that of C++.
  * - Only in C++: Pool::open_all, Pool::find_garbage and rescue (the tool has them: settle, gc,
  *   check --repair); Store::time_ms; Transaction::lock and attempt; p<T>, filters,
- *   ConcurrentHashMap; what PoolInfo says of the journal and of other pools.
+ *   Pool::compact, ConcurrentHashMap; what PoolInfo says of the journal and of other pools.
  */
 #ifndef TENUTO_TENUTO_POOL_H
 #define TENUTO_TENUTO_POOL_H

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 
+#include "heap/block_marks.h"
 #include "heap/heap_paths.h"
 #include "pm/assert.h"
 #include "pm/metadata_key.h"
@@ -113,7 +114,7 @@ Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
   LaneHeap& mine = s.mine();
   s.scavenge(mine);
   std::vector<std::uint64_t> fixed_slabs;
-  for (const PoolOffset o : fixed) fixed_slabs.push_back(round_down(o.value, kSlabBytes));
+  for (const PoolOffset o : fixed) fixed_slabs.push_back(slab_at(o).value);
   std::sort(fixed_slabs.begin(), fixed_slabs.end());
   std::array<ClassPlan, kKinds * kClasses> plans;  // by kind and class
   for (const auto& arena : s.arenas) {
@@ -154,6 +155,17 @@ Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
   s.empty_moving_caches(mine);
   return chosen;
 }
+
+void Heap::find_sparse(double occupancy, BlockMarks& slabs) const {
+  for (const auto& arena : state_->arenas) {
+    arena->for_each_slab([&](const Slab& slab) {
+      if (slab.kind != Kind::typed || slab.empty()) return;
+      if (slab.used() < occupancy * slab.blocks) slabs.set(slab.offset);
+    });
+  }
+}
+
+PoolOffset Heap::slab_at(PoolOffset block) { return {round_down(block.value, kSlabBytes)}; }
 
 bool Heap::leaving(PoolOffset block) const {
   const PageTable::Entry e = state_->pages.find(block);

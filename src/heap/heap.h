@@ -173,11 +173,22 @@ class Heap {
     std::uint64_t blocks = 0;
     std::uint64_t bytes = 0;
   };
+  // What leads to the blocks of some slabs, for who moves blocks.
+  struct Links {
+    const BlockMarks& sparse;  // of find_sparse: the others are not asked for
+    BlockMarks& fixed;         // gets the blocks that something leads to that nobody can change
+    bool all_fixed = false;
+    struct Link {
+      PoolOffset word;  // a PtrWord
+      PoolOffset block;
+    };
+    std::vector<Link> words = {};  // all others that lead to blocks, in no order; some twice
+  };
   // Marks the allocated and reserved logged blocks that contain `from`, and all that their pointers
   // lead to (tenuto/garbage.h). Blocks that have a mark already are not read. `reached` counts
   // those that got one. Quiescent. Throws bad_alloc.
   void reach(std::span<const PoolOffset> from, const GarbageOptions& options, BlockMarks& marks,
-             Reached& reached);
+             Reached& reached, Links* links = nullptr);
 
   // --- Consistency::gc (gc.cc)
   // What the calling thread allocated and freed is durable on return. Other variants: nothing.
@@ -204,6 +215,9 @@ class Heap {
   // last block is released. One evacuation at a time.
   Evacuation begin_evacuation(double occupancy, std::uint64_t blocks_max,
                               std::span<const PoolOffset> fixed, Evacuees who = Evacuees::derived);
+  // Marks the slabs of typed blocks that the same occupancy would choose from.
+  void find_sparse(double occupancy, BlockMarks& slabs) const;
+  static PoolOffset slab_at(PoolOffset block);  // where it begins. REQUIRES: it is in one
   // Whether the block is in a chosen slab. REQUIRES: the caller holds the block. Cost: two loads.
   bool leaving(PoolOffset block) const;
   std::uint64_t slabs_leaving() const;
@@ -300,7 +314,7 @@ class Heap {
   void reach_after_crash(std::span<const PoolOffset> from, const GarbageOptions& options,
                          BlockMarks& marks, Reached& reached);
   void trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
-             BlockMarks& marks, Reached& reached);
+             BlockMarks& marks, Reached& reached, Links* links);
   struct State;
   // **A clean open leaves the slabs unread, and one after a crash the derived blocks unmarked.**
   // Every way to the state but as_opened() makes good for it first, so no call can meet a heap

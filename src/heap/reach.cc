@@ -8,6 +8,10 @@
 // A block is read by the filter of its type, or of the root; else as the pointer says that led to
 // it first (References::Reader); else word by word. A container takes its blocks and reads them in
 // its own call.
+//
+// Who moves blocks asks for the words that lead to them (Links). A word is known if its owner
+// passed it itself (References). Whatever else leads to a block fixes it: a container that owns it,
+// a word of a block that is read word by word, a VPtr.
 #include <algorithm>
 #include <array>
 #include <condition_variable>
@@ -34,12 +38,14 @@ struct Heap::State::Tracer {
   BlockMarks& marks;
   // Any block may be allocated: after a crash of a pool with Consistency::gc.
   const bool after_crash;
+  Links* const links;  // null: nobody asked for them
   // What is to be read.
   struct Task {
     const void* at = nullptr;
     std::uint64_t bytes = 0;
     References::Reader reader = nullptr;
     bool whole = true;  // a block, and not an object in one
+    bool fixed = false;
   };
   struct Large {
     Block block;
@@ -129,8 +135,21 @@ struct Heap::State::Tracer {
     std::size_t waiting = 0;  // in it
     std::uint64_t blocks = 0;
     std::uint64_t bytes = 0;
+    std::vector<Links::Link> links = {};
 
     explicit Walk(Tracer& t) : tracer(t) {}
+
+    // Something leads to the block. word: null, or where that is.
+    void link(const Block& b, const PtrWord* word) {
+      if (tracer.links == nullptr || !tracer.links->sparse.has(slab_at(b.offset))) return;
+      const bool known =
+          word != nullptr && !fixed && !tracer.links->all_fixed && tracer.s.file.contains(word);
+      if (known) {
+        links.push_back({tracer.s.file.offset_of(word), b.offset});
+      } else if (!TENUTO_PLANT("heap_reach_fixes_nothing")) {
+        tracer.links->fixed.set(b.offset);
+      }
+    }
 
     // False: it has a mark already.
     bool mark(const Block& b) {
@@ -143,11 +162,14 @@ struct Heap::State::Tracer {
       if (mark(b)) stack.push_back({tracer.s.file.at<void>(b.offset), b.bytes, reader});
     }
     // A word may point into a block if it is a Ptr, or to its begin.
-    void target(const void* p, bool inside, References::Reader reader = nullptr) {
+    void target(const void* p, bool inside, References::Reader reader = nullptr,
+                const PtrWord* word = nullptr) {
       if (!tracer.s.file.contains(p)) return;
       const PoolOffset o = tracer.s.file.offset_of(p);
       const Block b = tracer.containing(o);
-      if (b.offset && (inside || b.offset == o)) found(b, b.offset == o ? reader : nullptr);
+      if (!b.offset || (!inside && b.offset != o)) return;
+      link(b, word);
+      found(b, b.offset == o ? reader : nullptr);
     }
     // The block of at least so many usable bytes that begins there. No offset: there is none.
     Block begins_at(const void* p, std::uint64_t n) const {
@@ -157,9 +179,9 @@ struct Heap::State::Tracer {
       return b.offset == o && b.bytes - tracer.s.canary_bytes >= n ? b : Block{};
     }
 
-    void lead_to(const void* to, References::Reader reader) override {
+    void lead_to(const void* to, References::Reader reader, const PtrWord* word) override {
       if (TENUTO_PLANT("heap_reach_passes_typed_pointers_over")) return;
-      target(to, true, reader);
+      target(to, true, reader, word);
     }
     void read_words(const void* at, std::uint64_t n) override {
       const auto begin = round_up(reinterpret_cast<std::uintptr_t>(at), sizeof(std::uint64_t));
@@ -169,14 +191,16 @@ struct Heap::State::Tracer {
     }
     void read_later(const void* at, std::uint64_t n, References::Reader reader) override {
       if (TENUTO_PLANT("heap_reach_forgets_what_is_deep")) return;
-      stack.push_back({at, n, reader, false});
+      stack.push_back({at, n, reader, false, fixed});
     }
     bool is_block(const void* at, std::uint64_t n) const override {
       return static_cast<bool>(begins_at(at, n).offset);
     }
-    bool take(const void* block, std::uint64_t n) override {
+    bool take(const void* block, std::uint64_t n, const PtrWord* word) override {
       const Block b = begins_at(block, n);
-      return b.offset && mark(b);
+      if (!b.offset) return false;
+      link(b, word);
+      return mark(b);
     }
 
     void word(const std::uint64_t& at) {
@@ -198,6 +222,7 @@ struct Heap::State::Tracer {
     void read(const Task& task) {
       const pm::MetadataClosed closed;
       depth = 0;
+      fixed = task.fixed;
       if (!task.whole) return task.reader(task.at, task.bytes, visit);
       const std::uint64_t usable = task.bytes - tracer.s.canary_bytes;
       if (const PointerFilter* const filter = filter_of(task)) {
@@ -266,11 +291,21 @@ struct Heap::State::Tracer {
     given_or_done.notify_all();
   }
 
+  void hand_over(std::vector<Links::Link>& words) {
+    if (words.empty()) return;
+    const std::lock_guard lock(mu);
+    links->words.insert(links->words.end(), words.begin(), words.end());
+    words.clear();
+  }
+
   // What each thread does.
   void work() {
     Walk w(*this);
     while (wait_for(w.stack)) {
-      const bool had = pm::had_memory([&] { w.run(); });
+      const bool had = pm::had_memory([&] {
+        w.run();
+        hand_over(w.links);
+      });
       const std::lock_guard lock(mu);
       working -= 1;
       blocks += std::exchange(w.blocks, 0);
@@ -283,22 +318,22 @@ struct Heap::State::Tracer {
 };
 
 void Heap::reach(std::span<const PoolOffset> from, const GarbageOptions& options, BlockMarks& marks,
-                 Reached& reached) {
+                 Reached& reached, Links* links) {
   state_->collect_all_recorded();
-  trace(from, options, false, marks, reached);
+  trace(from, options, false, marks, reached, links);
 }
 
 void Heap::reach_after_crash(std::span<const PoolOffset> from, const GarbageOptions& options,
                              BlockMarks& marks, Reached& reached) {
-  trace(from, options, true, marks, reached);
+  trace(from, options, true, marks, reached, nullptr);
 }
 
 void Heap::trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
-                 BlockMarks& marks, Reached& reached) {
+                 BlockMarks& marks, Reached& reached, Links* links) {
   const pm::MetadataOpen rights;
   const auto& word = reinterpret_cast<const PtrWord&>(state_->file.head().roots[pm::kRootUser]);
   const void* const root = PtrWord::decode(&word, word.raw);
-  State::Tracer tracer{*state_, options, root, marks, after_crash};
+  State::Tracer tracer{*state_, options, root, marks, after_crash, links};
   tracer.find_extents();
   State::Tracer::Walk first(tracer);
   for (const PoolOffset o : from) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "store/kv/attempts.h"
 #include "store/kv/stored_key.h"
@@ -16,7 +17,11 @@ StoreTransaction& StoreTransaction::operator=(StoreTransaction&& o) noexcept {
   std::swap(impl_, o.impl_);
   return *this;
 }
-StoreTransaction::~StoreTransaction() { rollback(); }
+// Without memory for this thread's first call it is none that a close would wait for.
+StoreTransaction::~StoreTransaction() {
+  if (impl_ == nullptr) return;
+  if (!pm::had_memory([this] { rollback(); })) impl_->end();
+}
 
 namespace {
 // For the PoolCall of each call. Null: there is no store to be closed. The store itself may be
@@ -247,8 +252,9 @@ Status StoreTransaction::commit(WriteOptions options) {
 }
 
 void StoreTransaction::rollback() {
+  if (impl_ == nullptr) return;
   const store::PoolCall call(pool_of(impl_));
-  if (impl_ != nullptr) impl_->end();
+  impl_->end();
 }
 
 // --- Store ---------------------------------------------------------------------------------------

@@ -43,13 +43,27 @@ class Rows {
 };
 }  // namespace
 
+Result<PoolOffset> PoolImpl::root_object(Report* report) {
+  const pm::MetadataOpen rights;
+  const auto& word = reinterpret_cast<const PtrWord&>(file->head().roots[pm::kRootUser]);
+  const void* const root = PtrWord::decode(&word, word.raw);
+  if (root == nullptr) return PoolOffset{};
+  if (file->contains(root) && heap->find_allocated(file->offset_of(root))) {
+    return file->offset_of(root);
+  }
+  return fail(Status::corrupt, report, "the root word leads to no object",
+              file->where({pm::kHeadPageOffset}, "roots"));
+}
+
+Status PoolImpl::no_memory_for_marks(Report* report) const {
+  return fail(Status::full, report, "the system refuses memory for the marks of the blocks",
+              file->path());
+}
+
 Result<Garbage> PoolImpl::find_garbage(const GarbageOptions& options, std::vector<PoolOffset>& lost,
                                        Report* report) {
   heap::BlockMarks marks(file->bytes());
-  if (!marks.there()) {
-    return fail(Status::full, report, "the system refuses memory for the marks of the blocks",
-                file->path());
-  }
+  if (!marks.there()) return no_memory_for_marks(report);
   Garbage g;
   heap::Heap::Reached reached;
   const auto reach = [&](std::span<const PoolOffset> from) {
@@ -60,15 +74,9 @@ Result<Garbage> PoolImpl::find_garbage(const GarbageOptions& options, std::vecto
   };
   TENUTO_TRY(heap->was_read(report));
   const pm::MetadataOpen rights;  // the functions of `options` run without
-  const auto& word = reinterpret_cast<const PtrWord&>(file->head().roots[pm::kRootUser]);
-  if (const void* root = PtrWord::decode(&word, word.raw)) {
-    if (!file->contains(root) || !heap->find_allocated(file->offset_of(root))) {
-      return fail(Status::corrupt, report, "the root word leads to no object",
-                  file->where({pm::kHeadPageOffset}, "roots"));
-    }
-    const PoolOffset o = file->offset_of(root);
-    reach({&o, 1});
-  }
+  const Result<PoolOffset> root = root_object(report);
+  if (!root) return root.error();
+  if (*root) reach({&*root, 1});
   g.reached_blocks = reached.blocks;
   g.reached_bytes = reached.bytes;
 

@@ -83,6 +83,12 @@ struct PoolImpl {
   // garbage.cc. `lost` gets the blocks that Garbage::lost counts.
   Result<Garbage> find_garbage(const GarbageOptions& options, std::vector<PoolOffset>& lost,
                                Report* report);
+  // Where the root object is. No offset: there is none. corrupt: the root word leads to no object.
+  Result<PoolOffset> root_object(Report* report);
+  Status no_memory_for_marks(Report* report) const;  // full
+  // compact_objects.cc. `tx_pool`: this pool, for transactions.
+  Status compact_objects(Pool& tx_pool, const CompactObjectsOptions& options,
+                         CompactObjectsStats& done, Report* report);
   // Checks every layer below the store. REQUIRES: no other call is under way.
   Status validate(Report* report);
 

@@ -9,6 +9,7 @@
 
 #include "shelf.h"
 #include "story.h"
+#include "tenuto/compact.h"
 #include "tenuto/p.h"
 #include "tenuto/ptr.h"
 #include "tenuto/vptr.h"
@@ -29,7 +30,20 @@ struct RootObject {
   std::uint64_t* block(std::uint64_t slot) const {
     return slot < kPlain ? plain[slot].get() : versioned[slot - kPlain].get();
   }
+  void references(const References& visit) const { visit(plain, versioned, shelf); }
 };
+
+// All objects with types may move: what they hold are numbers.
+inline CompactObjectsOptions compaction_of_objects(double occupancy) {
+  CompactObjectsOptions o;
+  o.occupancy = occupancy;
+  o.root_filter = reference_filter<RootObject>();
+  const Movable numbers{
+      [](const void*, std::uint64_t, const References&) {},
+      [](void* to, void* from, std::uint64_t bytes) { std::memcpy(to, from, bytes); }};
+  for (std::uint64_t type = 1; type <= kTypes; ++type) o.types[type] = numbers;
+  return o;
+}
 
 // The root of the second pool (Story::side). What it holds follows from the stamps of the first: a
 // transaction that stamps slots there stamps them here, too.

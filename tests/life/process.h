@@ -24,6 +24,7 @@ class Process {
   void close_sides();
   void drop_handles(unsigned s);
   void validate(unsigned s, std::size_t number);
+  void compact_objects(Pool& pool, std::size_t number);
   void rest(const Step& step, std::size_t number);
   void check_backup(const Step& step, std::size_t number);
   void copy(const Step& step, std::size_t number);

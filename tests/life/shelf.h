@@ -39,6 +39,7 @@ class Shelf {
                : "there are too many entries";
   }
   std::uint64_t blocks() const;
+  void references(const References& visit) const { visit(tree_, table_, texts_, numbers_, queue_); }
   // With gc and internal a mark after a crash takes small numbers for distances of versioned words
   // (tenuto/garbage.h), so it may keep blocks that nobody has. Then blocks cannot be counted.
   bool may_keep_others(std::uint64_t consistency) const {

@@ -198,6 +198,7 @@ const std::map<std::string, int, std::less<>>& public_header_layers() {
       {"words.h", 1},
       {"mistakes.h", 1},
       {"actions.h", 7},
+      {"compact.h", 6},
       {"element.h", 6},
       {"vector.h", 6},
       {"string.h", 6},

@@ -9,6 +9,7 @@
 #include "pm/dirty_lines.h"
 #include "support/capacity_world.h"
 #include "support/collection_world.h"
+#include "support/compact_objects_world.h"
 #include "support/container_world.h"
 #include "support/damage_world.h"
 #include "support/frame_world.h"
@@ -364,6 +365,8 @@ const std::vector<Scenario>& scenarios() {
          },
          capacity_options()},
         {"root_growth", explore_root_growth, root_growth_options()},
+        {"objects_compacted", [](const CrashOptions& o) { return explore_compacted_objects(o); },
+         compacted_objects_options()},
         kv_scenario("kv_single", kv_single_operations),
         kv_scenario("kv_large", kv_large_records),
         kv_scenario("kv_half_split", kv_half_split),

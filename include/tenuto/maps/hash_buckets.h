@@ -199,7 +199,7 @@ void HashBuckets<K, V, Hash, Equal>::visit_references(const References& visit) c
         const auto slot = static_cast<unsigned>(std::countr_zero(used));
         if (slot >= Tags::kSlots) break;
         const Slot& entry = b->slot[slot];
-        visit_element(visit, entry.key);
+        visit_key(visit, entry.key);
         visit_element(visit, entry.value);
       }
       b = b->more.get();

@@ -225,12 +225,12 @@ void OrderedNodes<K, V, Less>::visit_references_below(const References& visit, c
   };
   if (level == 1) {
     return entries(*static_cast<const Leaf*>(node), [&](unsigned, const auto& slot) {
-      visit_element(visit, slot.key);
+      visit_key(visit, slot.key);
       visit_element(visit, slot.value);
     });
   }
   entries(*static_cast<const Inner*>(node), [&](unsigned rank, const auto& slot) {
-    if (rank > 0) visit_element(visit, slot.key);
+    if (rank > 0) visit_key(visit, slot.key);
     visit_references_below(visit, slot.child.get(), level - 1);
   });
 }

@@ -27,6 +27,9 @@ struct AllocatorOptions {
   std::uint64_t root_bytes = 0;
   std::uint64_t live_bytes = 0;  // requested bytes, an upper bound at any time
   Ablation ablation = {};        // of tenuto
+  unsigned threads = 1;
+  bool verify = false;  // blocks are known by their addresses
+  bool linked = false;  // blocks hold destinations
 };
 
 // The state of a heap after a run. Negative: the allocator does not report it.
@@ -117,6 +120,7 @@ std::unique_ptr<Allocator> make_tenuto_versioned();
 std::unique_ptr<Allocator> make_tenuto_gc();
 std::unique_ptr<Allocator> make_tenuto_internal();
 std::unique_ptr<Allocator> make_tenuto_reserved();
+std::unique_ptr<Allocator> make_tenuto_compacted();
 std::unique_ptr<Allocator> make_pmdk_atomic();
 std::unique_ptr<Allocator> make_pmdk_transactional();
 std::unique_ptr<Allocator> make_pmdk_published();
@@ -128,6 +132,7 @@ std::string tenuto_versioned_settings(const std::string& medium);
 std::string tenuto_gc_settings(const std::string& medium);
 std::string tenuto_internal_settings(const std::string& medium);
 std::string tenuto_reserved_settings(const std::string& medium);
+std::string tenuto_compacted_settings(const std::string& medium);
 std::string pmdk_atomic_settings(const std::string& medium);
 std::string pmdk_transactional_settings(const std::string& medium);
 std::string pmdk_published_settings(const std::string& medium);

@@ -50,6 +50,7 @@ class Case {
   virtual std::uint64_t ops() const = 0;         // of thread 0, roughly; spaces the samples
   virtual unsigned samples() const { return 64; }
   virtual std::uint64_t value_bytes() const { return 0; }  // size of each object; 0: they differ
+  virtual bool linked() const { return false; }            // objects hold destinations of others
 
   // Each thread calls both. Only run() is timed. The stage then checks and frees the live blocks.
   virtual void prepare(Hands&) {}

@@ -1,10 +1,12 @@
-// Tenuto behind the adapter, using only the public header. It has five variants. One uses malloc_to
+// Tenuto behind the adapter, using only the public header. It has six variants. One uses malloc_to
 // and free_from on plain destinations in the pool. One uses them on versioned destinations. Two
 // use pools with Consistency::gc and internal. One uses reserve and cancel: only this process knows
-// those blocks, so nothing is flushed for them.
+// those blocks, so nothing is flushed for them. One gives its blocks a type and compacts the pool
+// when that is too large.
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <vector>
@@ -141,6 +143,57 @@ class TenutoLogged final : public TenutoAllocator {
 template <class Word>
 thread_local std::vector<Word*> TenutoLogged<Word>::words_;
 
+// A program that holds its pool to a size: when it takes kBudget times what may live, and something
+// was allocated since, it is compacted. The objects hold no pointers.
+class TenutoCompacted final : public TenutoAllocator {
+ public:
+  bool open(const AllocatorOptions& options) override {
+    if (options.threads > 1 || options.verify || options.linked) {
+      return refuse("its blocks move: one thread, no --verify, and no list or tree of blocks");
+    }
+    compaction_.root_filter = [this](const void* root, std::uint64_t bytes,
+                                     const tenuto::References& visit) {
+      const auto* const words = static_cast<const tenuto::Ptr<void>*>(root);
+      const std::uint64_t count = std::min(bytes, this->options().root_bytes) / sizeof *words;
+      for (std::uint64_t i = 0; i < count; ++i) visit(words[i]);
+    };
+    compaction_.types[kType] = {
+        [](const void*, std::uint64_t, const tenuto::References&) {},
+        [](void* to, void* from, std::uint64_t bytes) { std::memcpy(to, from, bytes); }};
+    return TenutoAllocator::open(options);
+  }
+  std::size_t word_bytes() const override { return sizeof(PtrWord); }
+  void* malloc_to(std::uint64_t bytes, void* dest) override {
+    PtrWord& word = *static_cast<PtrWord*>(dest);
+    since_ += bytes;
+    if (since_ > options().live_bytes / kTurns) hold_to_budget();
+    const bool there = pool().malloc_to(bytes, word, {.type = kType}) == Status::ok;
+    return there ? PtrWord::decode(&word, word.raw) : nullptr;
+  }
+  bool free_from(void* dest) override {
+    return pool().free_from(*static_cast<PtrWord*>(dest)) == Status::ok;
+  }
+  void* follow(const void* dest) override {
+    return PtrWord::decode(dest, static_cast<const PtrWord*>(dest)->raw);
+  }
+
+ private:
+  static constexpr std::uint64_t kType = 1;
+  static constexpr double kBudget = 1.25;
+  static constexpr std::uint64_t kTurns = 32;
+
+  void hold_to_budget() {
+    since_ = 0;
+    const double budget = kBudget * static_cast<double>(options().live_bytes);
+    if (static_cast<double>(pool().used_bytes()) > budget) {
+      static_cast<void>(pool().compact(compaction_));
+    }
+  }
+
+  tenuto::CompactObjectsOptions compaction_;
+  std::uint64_t since_ = 0;  // bytes allocated since it was looked at
+};
+
 // Destinations are in DRAM, so only this process finds such a block.
 class TenutoReserved final : public TenutoAllocator {
  public:
@@ -191,6 +244,7 @@ std::unique_ptr<Allocator> make_tenuto_gc() {
 std::unique_ptr<Allocator> make_tenuto_internal() {
   return std::make_unique<TenutoLogged<PtrWord>>(Consistency::internal);
 }
+std::unique_ptr<Allocator> make_tenuto_compacted() { return std::make_unique<TenutoCompacted>(); }
 std::unique_ptr<Allocator> make_tenuto_reserved() { return std::make_unique<TenutoReserved>(); }
 
 std::string tenuto_logged_settings(const std::string& medium) {
@@ -206,6 +260,10 @@ std::string tenuto_gc_settings(const std::string& medium) {
 std::string tenuto_internal_settings(const std::string& medium) {
   return "the same on a pool with Consistency::internal, " + words_of(medium) +
          "; after a crash the application mends its words";
+}
+std::string tenuto_compacted_settings(const std::string& medium) {
+  return "malloc_to with a type, " + words_of(medium) +
+         "; Pool::compact when the pool takes 1.25 times what may live";
 }
 std::string tenuto_reserved_settings(const std::string& medium) {
   return "reserve and cancel: a crash frees the blocks, " + words_of(medium) +

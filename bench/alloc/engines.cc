@@ -22,6 +22,8 @@ constexpr std::array kAllocators = {
                   tenuto_internal_settings, true, kTenutoMedia},
     AllocatorKind{"tenuto-reserve", "tenuto", "reserve", make_tenuto_reserved,
                   tenuto_reserved_settings, false, kTenutoMedia},
+    AllocatorKind{"tenuto-compact", "tenuto", "log, compacted", make_tenuto_compacted,
+                  tenuto_compacted_settings, true, kTenutoMedia},
 #ifdef TENUTO_PEER_PMEMOBJ
     AllocatorKind{"pmdk", "pmdk", "", make_pmdk_atomic, pmdk_atomic_settings, true, kPmdkMedia},
     AllocatorKind{"pmdk-tx", "pmdk-tx", "", make_pmdk_transactional, pmdk_transactional_settings,

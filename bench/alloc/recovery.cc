@@ -40,6 +40,7 @@ class Recovery final : public Case {
   std::uint64_t slots() const override { return 1; }
   std::uint64_t live_bytes() const override { return o_.objects * kNodeBytes.most; }
   std::uint64_t ops() const override { return o_.objects; }
+  bool linked() const override { return true; }
   void prepare(Hands&) override { nodes_.assign(parents(), nullptr); }
 
   void run(Hands& hands) override {

@@ -26,8 +26,13 @@ std::size_t stride_of(const Allocator& allocator, bool apart) {
 }
 
 AllocatorOptions options_of(const StageOptions& o, const Case& work, const Allocator& allocator) {
-  return {o.dir, o.medium, work.slots() * stride_of(allocator, o.apart), work.live_bytes(),
-          o.ablation};
+  AllocatorOptions a{o.dir, o.medium, work.slots() * stride_of(allocator, o.apart)};
+  a.live_bytes = work.live_bytes();
+  a.ablation = o.ablation;
+  a.threads = o.work.threads;
+  a.verify = o.verify;
+  a.linked = work.linked();
+  return a;
 }
 
 // An open allocator with the hands of all threads.

@@ -156,7 +156,9 @@ Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
   return chosen;
 }
 
-void Heap::find_sparse(double occupancy, BlockMarks& slabs) const {
+void Heap::find_sparse(double occupancy, BlockMarks& slabs) {
+  const pm::MetadataOpen rights;
+  state_->scavenge(state_->mine());  // so that the choice finds the same ones
   for (const auto& arena : state_->arenas) {
     arena->for_each_slab([&](const Slab& slab) {
       if (slab.kind != Kind::typed || slab.empty()) return;

@@ -216,7 +216,7 @@ class Heap {
   Evacuation begin_evacuation(double occupancy, std::uint64_t blocks_max,
                               std::span<const PoolOffset> fixed, Evacuees who = Evacuees::derived);
   // Marks the slabs of typed blocks that the same occupancy would choose from.
-  void find_sparse(double occupancy, BlockMarks& slabs) const;
+  void find_sparse(double occupancy, BlockMarks& slabs);
   static PoolOffset slab_at(PoolOffset block);  // where it begins. REQUIRES: it is in one
   // Whether the block is in a chosen slab. REQUIRES: the caller holds the block. Cost: two loads.
   bool leaving(PoolOffset block) const;

@@ -67,29 +67,26 @@ class Trace {
 
   Status run(double occupancy, Report* report) {
     heap::Heap& heap = *pool_.heap;
-    TENUTO_TRY(heap.was_read(report));
     const pm::MetadataOpen rights;
     const Result<PoolOffset> root = pool_.root_object(report);
     if (!root) return root.error();
+    heap.find_sparse(occupancy, sparse_);
+    if (*root) reach({&*root, 1});
+    // A walk by type reaches what the root does not.
     std::vector<PoolOffset> from;
+    heap.for_each(heap::Kind::logged, [&](PoolOffset o, std::uint64_t) {
+      if (!marks_.has(o) && heap.type_of(o) != 0) from.push_back(o);
+    });
+    if (!TENUTO_PLANT("store_compact_objects_beside_walks_by_type")) reach(from);
+    from.clear();
+    // Nobody knows who reads the others, or publishes them.
     heap.for_each(heap::Kind::logged, [&](PoolOffset o, std::uint64_t bytes) {
-      if (heap.type_of_taken(o) == 0) return;
+      if (!marks_.has(o)) from.push_back(o);
+      if (!sparse_.has(heap::Heap::slab_at(o))) return;
       objects.push_back({o, heap.usable({o, bytes}), heap.type_of(o)});
     });
     std::sort(objects.begin(), objects.end(),
               [](const Object& a, const Object& b) { return a.at < b.at; });
-    heap.find_sparse(occupancy, sparse_);
-    if (*root) reach({&*root, 1});
-    // A walk by type reaches what the root does not.
-    for (const Object& o : objects) {
-      if (o.type != 0 && !marks_.has(o.at)) from.push_back(o.at);
-    }
-    if (!TENUTO_PLANT("store_compact_objects_beside_walks_by_type")) reach(from);
-    from.clear();
-    // Nobody knows who reads the others, or publishes them.
-    heap.for_each(heap::Kind::logged, [&](PoolOffset o, std::uint64_t) {
-      if (!marks_.has(o)) from.push_back(o);
-    });
     links_.all_fixed = true;
     if (!TENUTO_PLANT("store_compact_objects_beside_lost_ones")) reach(from);
     const auto by_target = [](const Link& a, const Link& b) {
@@ -102,7 +99,6 @@ class Trace {
     // A page that could not be read was read as zeros, and led to nothing.
     return pool_.file->bad_pages(report);
   }
-  bool sparse(const Object& o) const { return sparse_.has(heap::Heap::slab_at(o.at)); }
   bool fixed(const Object& o) const { return fixed_.has(o.at); }
   std::span<const Link> words_to(const Object& o) const {
     const auto by_block = [](const Link& a, const Link& b) { return a.block < b.block; };
@@ -111,7 +107,7 @@ class Trace {
     return {first, last};
   }
 
-  std::vector<Object> objects;  // with a type, by offset
+  std::vector<Object> objects;  // of sparse slabs, by offset
 
  private:
   void reach(std::span<const PoolOffset> from) {
@@ -232,6 +228,28 @@ class Moves {
 
 Status PoolImpl::compact_objects(Pool& tx_pool, const CompactObjectsOptions& options,
                                  CompactObjectsStats& done, Report* report) {
+  // The heap hands nothing out from the slabs that it chooses until end(), on every way out.
+  struct Evacuating {
+    PoolImpl& pool;
+    const CompactObjectsOptions& options;
+    bool begun = false;
+    heap::Evacuation begin(std::span<const PoolOffset> stay) {
+      begun = true;
+      return pool.heap->begin_evacuation(options.occupancy, options.moves_max, stay,
+                                         heap::Evacuees::typed);
+    }
+    std::uint64_t end() {
+      if (!std::exchange(begun, false)) return 0;
+      static_cast<void>(pm::had_memory([&] { pool.engine->reclaim(pool.engine->mine()); }));
+      return pool.heap->end_evacuation();
+    }
+    ~Evacuating() { end(); }
+  } evacuating{*this, options};
+  TENUTO_TRY(heap->was_read(report));
+  done.complete = evacuating.begin({}).slabs == 0;
+  evacuating.end();
+  if (done.complete) return Status::ok;  // nothing to gain, even if nothing is fixed
+
   Trace trace(*this, options);
   if (!trace.there()) return no_memory_for_marks(report);
   const auto begin = std::chrono::steady_clock::now();
@@ -240,31 +258,18 @@ Status PoolImpl::compact_objects(Pool& tx_pool, const CompactObjectsOptions& opt
   done.mark_ms = took.count();
 
   std::vector<PoolOffset> stay;
-  const auto can_move = [&](const Object& o) {
-    return trace.sparse(o) && !trace.fixed(o) && options.types.count(o.type) != 0;
-  };
-  for (const Object& o : trace.objects) {
-    if (can_move(o)) continue;
-    stay.push_back(o.at);
-    done.objects_fixed += trace.sparse(o) && trace.fixed(o) ? 1 : 0;
-  }
-  // The heap hands nothing out from the slabs that it chooses until this ends, on every way out.
-  struct Evacuating {
-    PoolImpl& pool;
-    bool begun = true;
-    std::uint64_t end() {
-      if (!std::exchange(begun, false)) return 0;
-      static_cast<void>(pm::had_memory([&] { pool.engine->reclaim(pool.engine->mine()); }));
-      return pool.heap->end_evacuation();
-    }
-    ~Evacuating() { end(); }
-  } evacuating{*this};
-  const heap::Evacuation chosen =
-      heap->begin_evacuation(options.occupancy, options.moves_max, stay, heap::Evacuees::typed);
   std::vector<Object> leaving;
   for (const Object& o : trace.objects) {
-    if (can_move(o) && heap->leaving(o.at)) leaving.push_back(o);
+    const bool named = options.types.count(o.type) != 0;
+    if (named && !trace.fixed(o)) {
+      leaving.push_back(o);
+    } else {
+      stay.push_back(o.at);
+    }
+    done.objects_fixed += named && trace.fixed(o) ? 1 : 0;
   }
+  const heap::Evacuation chosen = evacuating.begin(stay);
+  std::erase_if(leaving, [this](const Object& o) { return !heap->leaving(o.at); });
   const Status s = Moves(tx_pool, *this, options, trace, std::move(leaving)).run(done, report);
   const std::uint64_t left = evacuating.end();
   done.slabs_emptied = chosen.slabs - left;

@@ -199,6 +199,25 @@ static void impossible_bytes(tenuto_pool* pool, struct root* root) {
   tenuto_tx_abort(tx);
 }
 
+/* A size that no block has. */
+static void damage(tenuto_pool* pool, struct root* root) {
+  char* message = NULL;
+  const uint64_t size = root->lines.opaque[1];
+  CHECK_IS(tenuto_string_validate(pool, &root->name, NULL), TENUTO_OK);
+  CHECK_IS(tenuto_vector_validate(pool, &root->lines, &message), TENUTO_OK);
+  CHECK(message == NULL);
+  CHECK_IS(tenuto_queue_validate(pool, &root->jobs, NULL), TENUTO_OK);
+  CHECK_IS(tenuto_map_validate(pool, &root->phones, NULL), TENUTO_OK);
+  CHECK_IS(tenuto_hash_map_validate(pool, &root->ages, NULL), TENUTO_OK);
+  root->lines.opaque[1] = size + 1000;
+  CHECK_IS(tenuto_vector_validate(pool, &root->lines, &message), TENUTO_CORRUPT);
+  CHECK(message != NULL && strstr(message, "vector") != NULL);
+  tenuto_free(message);
+  root->lines.opaque[1] = size;
+  CHECK_IS(tenuto_map_validate(NULL, &root->phones, NULL), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_map_validate(pool, NULL, NULL), TENUTO_INVALID_ARGUMENT);
+}
+
 int main(void) {
   char path[256];
   tenuto_pool* pool = NULL;
@@ -215,6 +234,7 @@ int main(void) {
   maps(pool, root);
   hash_maps(pool, root);
   impossible_bytes(pool, root);
+  damage(pool, root);
   CHECK_IS(tenuto_pool_close(pool), TENUTO_OK);
 
   CHECK_IS(tenuto_pool_open(path, NULL, &pool, NULL), TENUTO_OK);

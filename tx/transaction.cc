@@ -135,6 +135,10 @@ Status Transaction::lock(std::shared_mutex& m) {
   tx::Txn* const txn = open();
   return txn == nullptr ? why_not() : txn->lock(m);
 }
+Status Transaction::lock(pthread_mutex_t& m) {
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->lock(m);
+}
 
 Status Transaction::on_commit(std::function<void()> f) {
   tx::Txn* const txn = open();

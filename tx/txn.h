@@ -122,6 +122,7 @@ class Txn {
   bool allocated(PoolOffset block) { return depth_ > 0 && new_blocks_.find(block) != nullptr; }
   Status lock(std::mutex& m);
   Status lock(std::shared_mutex& m);
+  Status lock(pthread_mutex_t& m);
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);
   Status on_end(std::function<void(bool)> f);
@@ -191,8 +192,9 @@ class Txn {
   void end_state(bool committed) noexcept;
   void end(bool committed);
   void call_back(bool committed);
-  template <class Mutex>
-  Status hold(Mutex& m);
+  using LockMutex = bool (*)(void* mutex);
+  using UnlockMutex = void (*)(void* mutex, bool forked);
+  Status hold(void* mutex, LockMutex take, UnlockMutex unlock);
   bool holds_lock(const void* mutex) const;
   void end_locks();
   void let_go();
@@ -238,7 +240,7 @@ class Txn {
   std::uint64_t limbo_bytes_ = 0;
   struct HeldLock {
     void* mutex;
-    void (*unlock)(void* mutex, bool forked);
+    UnlockMutex unlock;
   };
   std::vector<HeldLock> locks_;
   std::vector<std::function<void()>> on_commit_, on_abort_;

@@ -1,6 +1,9 @@
 // The end of a transaction, after its protocol (txn.cc): callbacks, locks, and what is kept for the
 // next one. Also the end that a transaction has when its thread ends, and in a child of a fork.
+#include <pthread.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <exception>
 #include <mutex>
 #include <new>
@@ -37,26 +40,52 @@ bool Txn::holds_lock(const void* mutex) const {
                      [mutex](const HeldLock& l) { return l.mutex == mutex; });
 }
 
-// A mutex knows its owner by the number of a thread, which is another one in a child. A lock for
-// readers and writers looks at it, so it is made anew there.
-template <class Mutex>
-Status Txn::hold(Mutex& m) {
+Status Txn::hold(void* mutex, LockMutex take, UnlockMutex unlock) {
   TENUTO_TRY(status());
-  if (joint_ != nullptr ? joint_->holds(&m) : holds_lock(&m)) return Status::ok;
+  if (joint_ != nullptr ? joint_->holds(mutex) : holds_lock(mutex)) return Status::ok;
   if (locks_.size() == locks_.capacity()) locks_.reserve(2 * locks_.size() + 1);
-  m.lock();
-  locks_.push_back({&m, [](void* mutex, bool forked) {
-                      if (forked && std::is_same_v<Mutex, std::shared_mutex>) {
-                        new (mutex) Mutex;
-                      } else {
-                        static_cast<Mutex*>(mutex)->unlock();
-                      }
-                    }});
+  if (!take(mutex)) return Status::invalid_argument;
+  locks_.push_back({mutex, unlock});
   return Status::ok;
 }
 
-Status Txn::lock(std::mutex& m) { return hold(m); }
-Status Txn::lock(std::shared_mutex& m) { return hold(m); }
+namespace {
+
+template <class Mutex>
+bool lock_one(void* mutex) {
+  static_cast<Mutex*>(mutex)->lock();
+  return true;
+}
+
+// A mutex knows its owner by the number of a thread, which is another one in a child. Some look at
+// it, and are made anew there.
+template <class Mutex>
+void unlock_one(void* mutex, bool forked) {
+  if (forked && std::is_same_v<Mutex, std::shared_mutex>) {
+    new (mutex) Mutex;
+  } else {
+    static_cast<Mutex*>(mutex)->unlock();
+  }
+}
+
+bool lock_posix(void* mutex) {
+  auto* const m = static_cast<pthread_mutex_t*>(mutex);
+  const int error = ::pthread_mutex_lock(m);
+  if (error == EOWNERDEAD) ::pthread_mutex_unlock(m);  // it is held, and of no use any more
+  return error == 0;
+}
+void unlock_posix(void* mutex, bool forked) {
+  auto* const m = static_cast<pthread_mutex_t*>(mutex);
+  if (::pthread_mutex_unlock(m) != 0 && forked) ::pthread_mutex_init(m, nullptr);
+}
+
+}  // namespace
+
+Status Txn::lock(std::mutex& m) { return hold(&m, &lock_one<std::mutex>, &unlock_one<std::mutex>); }
+Status Txn::lock(std::shared_mutex& m) {
+  return hold(&m, &lock_one<std::shared_mutex>, &unlock_one<std::shared_mutex>);
+}
+Status Txn::lock(pthread_mutex_t& m) { return hold(&m, &lock_posix, &unlock_posix); }
 
 Status Txn::commit() {
   const pm::MetadataOpen rights;

@@ -17,6 +17,8 @@
  *   fails halfway, the transaction is rolled back; its later calls return TENUTO_ABORTED, or
  *   TENUTO_FULL when the log had no room.
  * - What a read returns points into the pool. It is valid until the container changes.
+ * - _validate: all pointers, sizes and orders, for a damaged medium (tenuto/element.h). TENUTO_OK,
+ *   or TENUTO_CORRUPT with a message.
  * - _clear frees all that the container owns. Call it before the object is freed that contains it.
  * - Threads, messages and NULL are as in tenuto/tenuto_pool.h. bytes may be 0; then the pointer may
  *   be NULL.
@@ -59,6 +61,8 @@ tenuto_status tenuto_string_append(tenuto_tx* tx, tenuto_string* string, const v
                                    size_t bytes);
 tenuto_bytes tenuto_string_view(const tenuto_string* string); /* of NULL: no bytes */
 tenuto_status tenuto_string_clear(tenuto_tx* tx, tenuto_string* string);
+tenuto_status tenuto_string_validate(const tenuto_pool* pool, const tenuto_string* string,
+                                     char** message);
 
 /* TENUTO_NOT_FOUND: there is no element `at`. _insert: `at` may be the size. */
 size_t tenuto_vector_size(const tenuto_vector* vector);
@@ -71,6 +75,8 @@ tenuto_status tenuto_vector_insert(tenuto_tx* tx, tenuto_vector* vector, size_t 
                                    const void* data, size_t bytes);
 tenuto_status tenuto_vector_erase(tenuto_tx* tx, tenuto_vector* vector, size_t at);
 tenuto_status tenuto_vector_clear(tenuto_tx* tx, tenuto_vector* vector);
+tenuto_status tenuto_vector_validate(const tenuto_pool* pool, const tenuto_vector* vector,
+                                     char** message);
 
 /* _front and _pop: TENUTO_NOT_FOUND if the queue is empty. */
 size_t tenuto_queue_size(const tenuto_queue* queue);
@@ -78,6 +84,8 @@ tenuto_status tenuto_queue_front(const tenuto_queue* queue, tenuto_bytes* elemen
 tenuto_status tenuto_queue_push(tenuto_tx* tx, tenuto_queue* queue, const void* data, size_t bytes);
 tenuto_status tenuto_queue_pop(tenuto_tx* tx, tenuto_queue* queue);
 tenuto_status tenuto_queue_clear(tenuto_tx* tx, tenuto_queue* queue);
+tenuto_status tenuto_queue_validate(const tenuto_pool* pool, const tenuto_queue* queue,
+                                    char** message);
 
 typedef struct tenuto_entry {
   tenuto_bytes key, value;
@@ -93,6 +101,7 @@ tenuto_status tenuto_map_put(tenuto_tx* tx, tenuto_map* map, const void* key, si
                              const void* value, size_t value_bytes);
 tenuto_status tenuto_map_erase(tenuto_tx* tx, tenuto_map* map, const void* key, size_t key_bytes);
 tenuto_status tenuto_map_clear(tenuto_tx* tx, tenuto_map* map);
+tenuto_status tenuto_map_validate(const tenuto_pool* pool, const tenuto_map* map, char** message);
 /* The first entry whose key is not below `key`, that is above it, and the last one whose key is
  * below it. A NULL key stands before all keys; with _below, behind all. TENUTO_NOT_FOUND: there is
  * none. A walk begins with the _lower_bound of NULL and goes on with the _upper_bound of each key:
@@ -114,6 +123,8 @@ tenuto_status tenuto_hash_map_put(tenuto_tx* tx, tenuto_hash_map* map, const voi
 tenuto_status tenuto_hash_map_erase(tenuto_tx* tx, tenuto_hash_map* map, const void* key,
                                     size_t key_bytes);
 tenuto_status tenuto_hash_map_clear(tenuto_tx* tx, tenuto_hash_map* map);
+tenuto_status tenuto_hash_map_validate(const tenuto_pool* pool, const tenuto_hash_map* map,
+                                       char** message);
 /* Calls `each` for every entry, in no order, until it does not return TENUTO_OK. Returns what it
  * returned last. It must not change the map. */
 typedef tenuto_status (*tenuto_entry_fn)(void* context, const tenuto_entry* entry);

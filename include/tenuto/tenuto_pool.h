@@ -23,13 +23,14 @@
  * - Fork and exit are as for tenuto::Pool (tenuto/pool.h).
  * - Nothing is thrown into C: a process without memory ends. In a program in C++ std::bad_alloc,
  *   and what its own functions throw, passes through a call as through that of C++.
- * - Only in C++: Pool::open_all, Pool::find_garbage and rescue (the tool has them: settle, gc,
- *   check --repair); Store::time_ms; Transaction::lock and attempt; p<T>, filters,
- *   Pool::compact, ConcurrentHashMap; what PoolInfo says of the journal and of other pools.
+ * - Only in C++: Pool::find_garbage and rescue (the tool has them: gc, check --repair);
+ *   Store::time_ms; Transaction::attempt; p<T>, filters, Pool::compact, ConcurrentHashMap; what
+ *   PoolInfo says of the journal and of other pools.
  */
 #ifndef TENUTO_TENUTO_POOL_H
 #define TENUTO_TENUTO_POOL_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -226,6 +227,10 @@ tenuto_status tenuto_pool_create(const char* path, const tenuto_pool_options* op
                                  tenuto_pool** pool, char** message);
 tenuto_status tenuto_pool_open(const char* path, const tenuto_pool_options* options,
                                tenuto_pool** pool, char** message);
+/* tenuto::Pool::open_all. pools: `count` handles, NULL if the call fails. */
+tenuto_status tenuto_pool_open_all(const char* const* paths, size_t count,
+                                   const tenuto_pool_options* options, tenuto_pool** pools,
+                                   char** message);
 /* Closes the pool. Releases the handle unless it returns TENUTO_BUSY. TENUTO_INVALID_ARGUMENT: it
  * is the pool of a store, which tenuto_store_close closes. */
 tenuto_status tenuto_pool_close(tenuto_pool* pool);
@@ -340,6 +345,9 @@ tenuto_status tenuto_tx_get(const tenuto_tx* tx, const void* at, void* value, si
 tenuto_status tenuto_tx_alloc(tenuto_tx* tx, uint64_t bytes, const tenuto_alloc_options* options,
                               void** block);
 tenuto_status tenuto_tx_free(tenuto_tx* tx, const void* block);
+/* Locks the mutex until the outermost transaction ends. TENUTO_INVALID_ARGUMENT also:
+ * pthread_mutex_lock failed. */
+tenuto_status tenuto_tx_lock(tenuto_tx* tx, pthread_mutex_t* mutex);
 tenuto_status tenuto_tx_on_commit(tenuto_tx* tx, tenuto_tx_fn fn, void* context);
 tenuto_status tenuto_tx_on_abort(tenuto_tx* tx, tenuto_tx_fn fn, void* context);
 /* committed: 0 or 1 */

@@ -51,6 +51,8 @@
 // holds are free in the child. The parent's transaction goes on.
 #pragma once
 
+#include <pthread.h>
+
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -180,6 +182,7 @@ class TENUTO_API Transaction {
   // else status().
   Status lock(std::mutex& m);
   Status lock(std::shared_mutex& m);  // for itself alone
+  Status lock(pthread_mutex_t& m);    // also invalid_argument: pthread_mutex_lock failed
 
   // A point that the transaction can go back to. rollback_to undoes what was done since, at any
   // depth of nesting: it stores old bytes back, gives back blocks that were allocated, keeps those

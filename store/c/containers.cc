@@ -74,6 +74,16 @@ tenuto_status entry_at(const tenuto_map* map, const void* key, std::size_t key_b
   return TENUTO_OK;
 }
 
+template <class Cpp, class C>
+tenuto_status validate(const tenuto_pool* pool, const C* container, char** message) {
+  Report report;
+  if (pool == nullptr || container == nullptr) {
+    const char* const what = "pool and container must not be NULL";
+    return give(fail(Status::invalid_argument, &report, what), report, message);
+  }
+  return give(as<Cpp>(container).validate(*pool->pool, &report), report, message);
+}
+
 constexpr auto kInsert = [](Transaction& t, auto& m, Bytes key, Bytes value) {
   return m.insert(t, key, value);
 };
@@ -107,6 +117,10 @@ tenuto_bytes tenuto_string_view(const tenuto_string* string) {
 }
 tenuto_status tenuto_string_clear(tenuto_tx* tx, tenuto_string* string) {
   return change<String>(tx, string, kClear);
+}
+tenuto_status tenuto_string_validate(const tenuto_pool* pool, const tenuto_string* string,
+                                     char** message) {
+  return validate<String>(pool, string, message);
 }
 
 size_t tenuto_vector_size(const tenuto_vector* vector) {
@@ -146,6 +160,10 @@ tenuto_status tenuto_vector_erase(tenuto_tx* tx, tenuto_vector* vector, size_t a
 tenuto_status tenuto_vector_clear(tenuto_tx* tx, tenuto_vector* vector) {
   return change<Strings>(tx, vector, kClear);
 }
+tenuto_status tenuto_vector_validate(const tenuto_pool* pool, const tenuto_vector* vector,
+                                     char** message) {
+  return validate<Strings>(pool, vector, message);
+}
 
 size_t tenuto_queue_size(const tenuto_queue* queue) {
   return queue == nullptr ? 0 : as<Line>(queue).size();
@@ -168,6 +186,10 @@ tenuto_status tenuto_queue_pop(tenuto_tx* tx, tenuto_queue* queue) {
 tenuto_status tenuto_queue_clear(tenuto_tx* tx, tenuto_queue* queue) {
   return change<Line>(tx, queue, kClear);
 }
+tenuto_status tenuto_queue_validate(const tenuto_pool* pool, const tenuto_queue* queue,
+                                    char** message) {
+  return validate<Line>(pool, queue, message);
+}
 
 uint64_t tenuto_map_size(const tenuto_map* map) { return map == nullptr ? 0 : as<Map>(map).size(); }
 tenuto_status tenuto_map_get(const tenuto_map* map, const void* key, size_t key_bytes,
@@ -188,6 +210,9 @@ tenuto_status tenuto_map_erase(tenuto_tx* tx, tenuto_map* map, const void* key, 
 }
 tenuto_status tenuto_map_clear(tenuto_tx* tx, tenuto_map* map) {
   return change<Map>(tx, map, kClear);
+}
+tenuto_status tenuto_map_validate(const tenuto_pool* pool, const tenuto_map* map, char** message) {
+  return validate<Map>(pool, map, message);
 }
 tenuto_status tenuto_map_lower_bound(const tenuto_map* map, const void* key, size_t key_bytes,
                                      tenuto_entry* entry) {
@@ -231,6 +256,10 @@ tenuto_status tenuto_hash_map_erase(tenuto_tx* tx, tenuto_hash_map* map, const v
 }
 tenuto_status tenuto_hash_map_clear(tenuto_tx* tx, tenuto_hash_map* map) {
   return change<Table>(tx, map, kClear);
+}
+tenuto_status tenuto_hash_map_validate(const tenuto_pool* pool, const tenuto_hash_map* map,
+                                       char** message) {
+  return validate<Table>(pool, map, message);
 }
 tenuto_status tenuto_hash_map_each(const tenuto_hash_map* map, tenuto_entry_fn each,
                                    void* context) {

@@ -255,6 +255,10 @@ tenuto_status tenuto_tx_alloc(tenuto_tx* tx, uint64_t bytes, const tenuto_alloc_
 tenuto_status tenuto_tx_free(tenuto_tx* tx, const void* block) {
   return tx == nullptr ? TENUTO_INVALID_ARGUMENT : give(tx->tx.free(block));
 }
+tenuto_status tenuto_tx_lock(tenuto_tx* tx, pthread_mutex_t* mutex) {
+  if (tx == nullptr || mutex == nullptr) return TENUTO_INVALID_ARGUMENT;
+  return give(tx->tx.lock(*mutex));
+}
 tenuto_status tenuto_tx_on_commit(tenuto_tx* tx, tenuto_tx_fn fn, void* context) {
   if (tx == nullptr || fn == nullptr) return TENUTO_INVALID_ARGUMENT;
   return give(tx->tx.on_commit([fn, context] { fn(context); }));

@@ -1,5 +1,9 @@
 // The C API: pools. Each call is the C++ call of the same name. Only arguments that may be NULL,
 // and options, are checked here. Objects and transactions over them: store/c/objects.cc.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "store/c/parts.h"
 #include "tenuto/mistakes.h"
 
@@ -81,6 +85,13 @@ namespace {
 
 using Make = Result<Pool> (*)(std::string_view, const PoolOptions&, Report*);
 
+tenuto_pool* handle_of(Pool pool) {
+  auto* const handle = new tenuto_pool;
+  handle->own.emplace(std::move(pool));
+  handle->pool = &*handle->own;
+  return handle;
+}
+
 tenuto_status make(Make how, const char* path, const tenuto_pool_options* options,
                    tenuto_pool** pool, char** message) {
   Report report;
@@ -96,10 +107,7 @@ tenuto_status make(Make how, const char* path, const tenuto_pool_options* option
   }
   Result<Pool> made = how(path, o, &report);
   if (!made) return give(made.error(), report, message);
-  auto* handle = new tenuto_pool;
-  handle->own.emplace(std::move(*made));
-  handle->pool = &*handle->own;
-  *pool = handle;
+  *pool = handle_of(std::move(*made));
   return give(Status::ok, report, message);
 }
 
@@ -163,6 +171,27 @@ tenuto_status tenuto_pool_create(const char* path, const tenuto_pool_options* op
 tenuto_status tenuto_pool_open(const char* path, const tenuto_pool_options* options,
                                tenuto_pool** pool, char** message) {
   return c::make(&Pool::open, path, options, pool, message);
+}
+tenuto_status tenuto_pool_open_all(const char* const* paths, size_t count,
+                                   const tenuto_pool_options* options, tenuto_pool** pools,
+                                   char** message) {
+  Report report;
+  if (!c::sound_array(paths, count) || !c::sound_array(pools, count) ||
+      std::find(paths, paths + count, nullptr) != paths + count) {
+    return give(fail(Status::invalid_argument, &report, "paths and pools must not be NULL"), report,
+                message);
+  }
+  std::fill_n(pools, count, nullptr);
+  PoolOptions o;
+  if (options != nullptr) {
+    const Status s = c::take_pool_options(*options, o, report);
+    if (s != Status::ok) return give(s, report, message);
+  }
+  Result<std::vector<Pool>> opened = Pool::open_all({paths, paths + count}, o, &report);
+  if (!opened) return give(opened.error(), report, message);
+  std::transform(opened->begin(), opened->end(), pools,
+                 [](Pool& pool) { return c::handle_of(std::move(pool)); });
+  return give(Status::ok, report, message);
 }
 tenuto_status tenuto_pool_close(tenuto_pool* pool) {
   if (pool == nullptr || !pool->own) return TENUTO_INVALID_ARGUMENT;

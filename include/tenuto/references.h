@@ -41,9 +41,10 @@
 // where it is. What is sorted or hashed by an address is passed as visit.fixed(member). The maps do
 // that for their keys.
 //
-// A block that is reached in several ways is read once, as the first one says. One that is read
-// word by word keeps more, never less. Containers inside a block are checked against the blocks of
-// the pool as they are read, so damaged ones lead to no block, and end.
+// A block that is reached in several ways is read as each of them says; by several arrays of one
+// type as the first one says. One that is read word by word keeps more, never less. Containers
+// inside a block are checked against the blocks of the pool as they are read, so damaged ones lead
+// to no block, and end.
 //
 // Thread safety: references() runs in several threads at once, on objects that nobody changes. It
 // must not call the pool, and throws nothing but std::bad_alloc.
@@ -87,8 +88,9 @@ class References {
     // Reads an object inside a block some time later.
     virtual void read_later(const void* at, std::uint64_t bytes, Reader reader) = 0;
     virtual bool is_block(const void* at, std::uint64_t bytes) const = 0;
-    // `word` as of lead_to.
-    virtual bool take(const void* block, std::uint64_t bytes, const PtrWord* word) = 0;
+    // `word` as of lead_to. `reader`: who reads it now. Null: its owner, a container.
+    virtual bool take(const void* block, std::uint64_t bytes, const PtrWord* word,
+                      Reader reader) = 0;
     unsigned depth = 0;  // of objects in objects, as they are read
     bool fixed = false;  // what is read now leads to what stays
 
@@ -120,7 +122,7 @@ class References {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(first)>>;
     if (first == nullptr) return;
     if (n > kBytesMost / sizeof(T) || !has(first, n * sizeof(T))) return all(to);
-    if (!marker_->take(first, n * sizeof(T), word_of(to))) return;
+    if (!marker_->take(first, n * sizeof(T), word_of(to), &read_array<T>)) return;
     for (std::uint64_t i = 0; i < n; ++i) member(first[i]);
   }
 
@@ -130,7 +132,9 @@ class References {
   }
   // The same, and the block is reached now, which it was not yet. Then the caller reads it. It
   // stays where it is.
-  bool owns(const void* at, std::uint64_t bytes) const { return marker_->take(at, bytes, nullptr); }
+  bool owns(const void* at, std::uint64_t bytes) const {
+    return marker_->take(at, bytes, nullptr, nullptr);
+  }
   void words(const void* at, std::uint64_t bytes) const { marker_->read_words(at, bytes); }
 
   // A T begins there.
@@ -148,6 +152,9 @@ class References {
   template <class T>
   static constexpr bool kIsNumber = std::is_arithmetic_v<T> || std::is_enum_v<T>;
   static void read_nothing(const void*, std::uint64_t, const References&) {}
+  // Stands for array(), which reads itself.
+  template <class T>
+  static void read_array(const void*, std::uint64_t, const References&) {}
 
   template <class T>
   static constexpr Reader reader_of() {

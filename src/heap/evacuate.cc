@@ -123,8 +123,9 @@ Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
       if (!asked || slab.empty()) return;
       ClassPlan& plan = plans[static_cast<unsigned>(slab.kind) * kClasses + slab.class_id.value];
       plan.blocks = slab.blocks;
-      plan.from = mine.arena;
-      if (slab.arena == mine.arena) plan.room += slab.free_count;
+      // Which slabs give blocks under wear levelling, their wear decides: count on none.
+      plan.from = s.wear == nullptr ? mine.arena : nullptr;
+      if (slab.arena == plan.from) plan.room += slab.free_count;
       const bool stays =
           std::binary_search(fixed_slabs.begin(), fixed_slabs.end(), slab.offset.value);
       if (!stays && slab.used() < occupancy * slab.blocks) {

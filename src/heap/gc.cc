@@ -22,8 +22,8 @@
 // retired before the swap returns, for no later call of this variant would do it.
 //
 // Medium cache: nothing waits.
-#include "heap/block_marks.h"
 #include "heap/heap_paths.h"
+#include "heap/readings.h"
 #include "heap/word_kind.h"
 #include "pm/metadata_key.h"
 #include "pm/plant.h"
@@ -104,13 +104,14 @@ Status Heap::collect(PoolOffset root, const GarbageOptions& options, Reached& re
                      Report* report) {
   const pm::MetadataOpen rights;
   State& s = *state_;
-  BlockMarks marks(s.file.bytes());
-  if (!marks.there()) {
+  Readings readings(s.file.bytes());
+  BlockMarks& marks = readings.reached;
+  if (!readings.there()) {
     return fail(Status::full, report, "the system refuses memory for the marks of the blocks",
                 s.file.path());
   }
   if (root) {
-    reach_after_crash({&root, 1}, options, marks, reached);
+    reach_after_crash({&root, 1}, options, readings, reached);
     if (!marks.has(root)) {
       return fail(Status::corrupt, report, "the root word leads to no object",
                   s.file.where({pm::kHeadPageOffset}, "roots"));

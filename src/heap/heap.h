@@ -87,6 +87,7 @@ struct Evacuation {
 Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align, bool typed = false);
 
 class BlockMarks;
+class Readings;
 struct Place;
 
 // The derived blocks of a layer above, in parts. `blocks` appends those of a part; any thread, and
@@ -185,9 +186,9 @@ class Heap {
     std::vector<Link> words = {};  // all others that lead to blocks, in no order; some twice
   };
   // Marks the allocated and reserved logged blocks that contain `from`, and all that their pointers
-  // lead to (tenuto/garbage.h). Blocks that have a mark already are not read. `reached` counts
-  // those that got one. Quiescent. Throws bad_alloc.
-  void reach(std::span<const PoolOffset> from, const GarbageOptions& options, BlockMarks& marks,
+  // lead to (tenuto/garbage.h). What was read already is not read again. `reached` counts those
+  // that got a mark. Quiescent. Throws bad_alloc.
+  void reach(std::span<const PoolOffset> from, const GarbageOptions& options, Readings& readings,
              Reached& reached, Links* links = nullptr);
 
   // --- Consistency::gc (gc.cc)
@@ -312,9 +313,9 @@ class Heap {
   template <PointerWord W>
   Status free_many(const Words<W>& dests);
   void reach_after_crash(std::span<const PoolOffset> from, const GarbageOptions& options,
-                         BlockMarks& marks, Reached& reached);
+                         Readings& readings, Reached& reached);
   void trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
-             BlockMarks& marks, Reached& reached, Links* links);
+             Readings& readings, Reached& reached, Links* links);
   struct State;
   // **A clean open leaves the slabs unread, and one after a crash the derived blocks unmarked.**
   // Every way to the state but as_opened() makes good for it first, so no call can meet a heap

@@ -5,9 +5,9 @@
 // ones wait in a short queue, so that their lines are on the way. While another thread waits, a
 // thread gives it the older half of its stack.
 //
-// A block is read by the filter of its type, or of the root; else as the pointer says that led to
-// it first (References::Reader); else word by word. A container takes its blocks and reads them in
-// its own call.
+// A block is read by the filter of its type, or of the root; else as the pointers say that lead to
+// it (References::Reader), once for each reader (readings.h); else word by word. A container takes
+// its blocks and reads them in its own call.
 //
 // Who moves blocks asks for the words that lead to them (Links). A word is known if its owner
 // passed it itself (References). Whatever else leads to a block fixes it: a container that owns it,
@@ -15,13 +15,14 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <utility>
 
-#include "heap/block_marks.h"
 #include "heap/heap_paths.h"
 #include "heap/morph.h"
+#include "heap/readings.h"
 #include "pm/metadata_key.h"
 #include "pm/not_cancelled.h"
 #include "pm/parallel.h"
@@ -35,7 +36,7 @@ struct Heap::State::Tracer {
   const State& s;
   const GarbageOptions& options;
   const void* const root;
-  BlockMarks& marks;
+  Readings& readings;
   // Any block may be allocated: after a crash of a pool with Consistency::gc.
   const bool after_crash;
   Links* const links;  // null: nobody asked for them
@@ -136,6 +137,12 @@ struct Heap::State::Tracer {
     std::uint64_t blocks = 0;
     std::uint64_t bytes = 0;
     std::vector<Links::Link> links = {};
+    // Of the readers that were met last.
+    struct ReadBy {
+      References::Reader reader = nullptr;
+      BlockMarks* blocks = nullptr;
+    };
+    std::array<ReadBy, 16> read_by = {};
 
     explicit Walk(Tracer& t) : tracer(t) {}
 
@@ -151,16 +158,25 @@ struct Heap::State::Tracer {
       }
     }
 
-    // False: it has a mark already.
-    bool mark(const Block& b) {
-      if (!tracer.marks.set(b.offset)) return false;
-      blocks += 1;
-      bytes += b.bytes;
-      return true;
+    // It is reached, and to be read by the reader. False: that has read it already.
+    bool mark(const Block& b, References::Reader reader) {
+      const bool fresh = tracer.readings.reached.set(b.offset);
+      if (fresh) {
+        blocks += 1;
+        bytes += b.bytes;
+      }
+      if (TENUTO_PLANT("heap_reach_reads_as_the_first_says")) return fresh;
+      ReadBy& last = read_by[std::hash<References::Reader>()(reader) / 16 % read_by.size()];
+      if (last.blocks == nullptr || last.reader != reader) {
+        last = {reader, &tracer.readings.by(reader)};
+      }
+      return last.blocks->set(b.offset);
     }
     void found(const Block& b, References::Reader reader = nullptr) {
-      if (mark(b)) stack.push_back({tracer.s.file.at<void>(b.offset), b.bytes, reader});
+      if (mark(b, reader)) stack.push_back({tracer.s.file.at<void>(b.offset), b.bytes, reader});
     }
+    // Stands for a container, which reads its blocks itself.
+    static void owner(const void*, std::uint64_t, const References&) {}
     // A word may point into a block if it is a Ptr, or to its begin.
     void target(const void* p, bool inside, References::Reader reader = nullptr,
                 const PtrWord* word = nullptr) {
@@ -196,11 +212,12 @@ struct Heap::State::Tracer {
     bool is_block(const void* at, std::uint64_t n) const override {
       return static_cast<bool>(begins_at(at, n).offset);
     }
-    bool take(const void* block, std::uint64_t n, const PtrWord* word) override {
+    bool take(const void* block, std::uint64_t n, const PtrWord* word,
+              References::Reader reader) override {
       const Block b = begins_at(block, n);
       if (!b.offset) return false;
       link(b, word);
-      return mark(b);
+      return mark(b, reader == nullptr ? &owner : reader);
     }
 
     void word(const std::uint64_t& at) {
@@ -217,7 +234,7 @@ struct Heap::State::Tracer {
       if (o.filters.empty()) return nullptr;
       const PoolOffset offset = tracer.s.file.offset_of(block.at);
       const auto filter = o.filters.find(tracer.type_of({offset, block.bytes}));
-      return filter == o.filters.end() ? nullptr : &filter->second;
+      return filter == o.filters.end() || !filter->second ? nullptr : &filter->second;
     }
     void read(const Task& task) {
       const pm::MetadataClosed closed;
@@ -317,23 +334,23 @@ struct Heap::State::Tracer {
   }
 };
 
-void Heap::reach(std::span<const PoolOffset> from, const GarbageOptions& options, BlockMarks& marks,
-                 Reached& reached, Links* links) {
+void Heap::reach(std::span<const PoolOffset> from, const GarbageOptions& options,
+                 Readings& readings, Reached& reached, Links* links) {
   state_->collect_all_recorded();
-  trace(from, options, false, marks, reached, links);
+  trace(from, options, false, readings, reached, links);
 }
 
 void Heap::reach_after_crash(std::span<const PoolOffset> from, const GarbageOptions& options,
-                             BlockMarks& marks, Reached& reached) {
-  trace(from, options, true, marks, reached, nullptr);
+                             Readings& readings, Reached& reached) {
+  trace(from, options, true, readings, reached, nullptr);
 }
 
 void Heap::trace(std::span<const PoolOffset> from, const GarbageOptions& options, bool after_crash,
-                 BlockMarks& marks, Reached& reached, Links* links) {
+                 Readings& readings, Reached& reached, Links* links) {
   const pm::MetadataOpen rights;
   const auto& word = reinterpret_cast<const PtrWord&>(state_->file.head().roots[pm::kRootUser]);
   const void* const root = PtrWord::decode(&word, word.raw);
-  State::Tracer tracer{*state_, options, root, marks, after_crash, links};
+  State::Tracer tracer{*state_, options, root, readings, after_crash, links};
   tracer.find_extents();
   State::Tracer::Walk first(tracer);
   for (const PoolOffset o : from) {

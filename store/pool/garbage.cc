@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "heap/block_marks.h"
+#include "heap/readings.h"
 #include "pm/metadata_key.h"
 #include "pm/plant.h"
 #include "store/pool/pool_impl.h"
@@ -62,13 +62,14 @@ Status PoolImpl::no_memory_for_marks(Report* report) const {
 
 Result<Garbage> PoolImpl::find_garbage(const GarbageOptions& options, std::vector<PoolOffset>& lost,
                                        Report* report) {
-  heap::BlockMarks marks(file->bytes());
-  if (!marks.there()) return no_memory_for_marks(report);
+  heap::Readings readings(file->bytes());
+  const heap::BlockMarks& marks = readings.reached;
+  if (!readings.there()) return no_memory_for_marks(report);
   Garbage g;
   heap::Heap::Reached reached;
   const auto reach = [&](std::span<const PoolOffset> from) {
     const auto begin = std::chrono::steady_clock::now();
-    heap->reach(from, options, marks, reached);
+    heap->reach(from, options, readings, reached);
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     g.mark_ms += took.count();
   };

@@ -86,13 +86,20 @@ struct PoolImpl {
   // Where the root object is. No offset: there is none. corrupt: the root word leads to no object.
   Result<PoolOffset> root_object(Report* report);
   Status no_memory_for_marks(Report* report) const;  // full
-  // compact_objects.cc. `tx_pool`: this pool, for transactions.
+  // compact_objects.cc. `tx_pool`: this pool, for transactions. `told` gets what has moved, also if
+  // it fails or throws.
+  struct MovedObject {
+    const void* from;
+    void* to;
+  };
   Status compact_objects(Pool& tx_pool, const CompactObjectsOptions& options,
-                         CompactObjectsStats& done, Report* report);
+                         CompactObjectsStats& done, std::vector<MovedObject>& told, Report* report);
   // Checks every layer below the store. REQUIRES: no other call is under way.
   Status validate(Report* report);
 
  private:
+  Status move_objects(Pool& tx_pool, const CompactObjectsOptions& options,
+                      CompactObjectsStats& done, std::vector<MovedObject>& told, Report* report);
   Status close_damaged();
   Status attach(bool clean, const PoolOptions& options, Report* report);
   Status recover(Report* report);

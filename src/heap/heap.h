@@ -207,6 +207,8 @@ class Heap {
   void trim();
   // Gives the free blocks of the calling thread's cache to all threads. No flush, no fence.
   void empty_cache();
+  // The same for the caches of all threads. Quiescent.
+  void empty_all_caches();
 
   // --- evacuation (evacuate.cc) ------------------------------------------------------------------
   // Chooses sparse slabs of the blocks that `who` tells: less than `occupancy` of each is in use.

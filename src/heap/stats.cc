@@ -75,12 +75,18 @@ HeapStats Heap::stats() const {
   return s;
 }
 
-void Heap::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) {
+void Heap::empty_all_caches() {
   const pm::MetadataOpen rights;
   State& s = *state_;
   static_cast<void>(s.free_all_deferred());  // if it fails, the pool turns read-only
   s.collect_all_recorded();
   for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
+}
+
+void Heap::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) {
+  const pm::MetadataOpen rights;
+  State& s = *state_;
+  empty_all_caches();
   s.for_each_slab([&](Slab& slab) {
     if (is_logged(slab.kind) != is_logged(kind)) return;
     const auto in_use = [&](std::size_t w) {

@@ -307,6 +307,7 @@ Status PoolImpl::move_objects(Pool& tx_pool, const CompactObjectsOptions& option
                               Report* report) {
   Evacuating evacuating{*this, options};
   TENUTO_TRY(heap->was_read(report));
+  heap->empty_all_caches();  // so that each choice sees the same slabs
   done.complete = evacuating.begin({}).slabs == 0;
   evacuating.end();
   if (done.complete) return Status::ok;  // nothing to gain, even if nothing is fixed

@@ -365,7 +365,10 @@ void Actor::reconcile_objects(Pool& pool) {
     }
   }
   Report report;
-  if (!pool.find_garbage({.free = true}, &report)) {
+  GarbageOptions exact;
+  exact.root_filter = reference_filter<RootObject>();
+  exact.free = true;
+  if (!pool.find_garbage(exact, &report)) {
     world_.broken("blocks that no word names cannot be freed: " + report.text());
   }
 }

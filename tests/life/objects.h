@@ -52,6 +52,7 @@ struct SideRoot {
   p<std::uint64_t> stamp[kObjects];
   Ptr<std::uint64_t> last;  // made anew by each transaction, with its last stamp; internal: null
 };
+static_assert(sizeof(SideRoot) < sizeof(RootObject), "see World::options_of");
 inline constexpr std::uint64_t kSideBlock = 72;  // bytes
 
 inline std::uint64_t word_of_block(std::uint64_t tag, std::size_t at) {

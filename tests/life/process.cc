@@ -69,6 +69,9 @@ StoreOptions World::options_of(unsigned s, unsigned path) const {
   o.pool.medium = story.medium;
   o.pool.consistency = static_cast<Consistency>(story.consistency);
   o.pool.recovery_threads = 1;
+  // Without it a word of the root may happen to look like a pointer of the other kind, and keep a
+  // block after a crash. Of the second pool the root is smaller: it is read word by word.
+  o.pool.root_filter = reference_filter<RootObject>();
   o.pool.journal.bytes = 256u << 10;  // the least size, so that there are many checkpoints
   o.pool.journal.sync_every_ms = static_cast<unsigned>(story.sync_ms);
   if (path == 4) o.pool.journal.path = journal_elsewhere(s);

@@ -78,6 +78,60 @@ class MistakesTest : public ::testing::TestWithParam<Medium> {
   std::vector<std::string> said_;
 };
 
+TEST_P(MistakesTest, a_store_to_an_object_that_was_freed_is_found) {
+  const auto expect_found = [&](Node* gone, const char* how) {
+    EXPECT_EQ(told(), "") << how;
+    gone->other = 0x1234;
+    const std::string said = told();
+    EXPECT_NE(said.find("was changed after it was freed"), std::string::npos) << how << said;
+    EXPECT_NE(said.find("2 bytes from 8 on in the block of 32 bytes"), std::string::npos) << said;
+    EXPECT_EQ(told(), "") << "it is told once";
+  };
+  // Two neighbours, so that another block of the slab is allocated.
+  Node* gone = &node(1);
+  gone->plain = 99;  // not flushed, and right: nobody reads it any more
+  ASSERT_EQ(pool_->free_from(root_->node[1]), Status::ok);
+  expect_found(gone, "free_from");
+  gone = &node(2);
+  ASSERT_EQ(pool_->run([&](Transaction& tx) {
+    TENUTO_TRY(tx.add(root_->node[2]));
+    TENUTO_TRY(tx.add(*gone));
+    gone->plain = 98;
+    root_->node[2] = nullptr;
+    return tx.free(gone);
+  }),
+            Status::ok);
+  expect_found(gone, "a transaction");
+  const Reserved reserved = *pool_->reserve(sizeof(Node), {.type = kNodeType});
+  *static_cast<Node*>(reserved.data) = {};
+  ASSERT_EQ(pool_->cancel(reserved), Status::ok);
+  expect_found(static_cast<Node*>(reserved.data), "cancel");
+}
+
+TEST_P(MistakesTest, a_freed_object_that_is_taken_again_is_another_one) {
+  for (int i = 0; i < 300; ++i) {
+    for (std::size_t n = 1; n < 4; ++n) ASSERT_EQ(pool_->free_from(root_->node[n]), Status::ok);
+    ASSERT_EQ(pool_->malloc_to(sizeof(Node), root_->node[1], {.type = kNodeType}), Status::ok);
+    node(1).plain = static_cast<std::uint64_t>(i) + 1;
+    flush_bytes(&node(1), sizeof(Node));
+    ASSERT_EQ(pool_->run([&](Transaction& tx) {
+      TENUTO_TRY(tx.add(root_->node));
+      for (std::size_t n = 2; n < 4; ++n) {
+        const Result<Node*> made = tx.make<Node>();
+        if (!made) return made.error();
+        (*made)->other = static_cast<std::uint64_t>(i) + n;
+        root_->node[n] = *made;
+      }
+      return Status::ok;
+    }),
+              Status::ok);
+    const Reserved block = *pool_->reserve(sizeof(Node), {.type = kNodeType});
+    static_cast<Node*>(block.data)->plain = ~static_cast<std::uint64_t>(i);
+    ASSERT_EQ(pool_->cancel(block), Status::ok);
+    ASSERT_EQ(said_, std::vector<std::string>{});
+  }
+}
+
 TEST_P(MistakesTest, an_object_that_was_not_added_is_named_once) {
   Transaction tx(*pool_);
   ASSERT_EQ(tx.add(node(1)), Status::ok);

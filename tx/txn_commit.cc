@@ -140,8 +140,11 @@ void Txn::finish_commit() {
 
 // REQUIRES: the commit record is durable, limbo_ is empty.
 void Txn::keep_in_limbo() {
+  Watch* const watch = engine_.watch();
   for (const heap::Block& b : freed_) {
+    if (watch != nullptr) watch->taken(b.offset);
     if (!TENUTO_PLANT("tx_bits_freed_before_commit")) dirty_.add(heap_.mark_free(b.offset));
+    if (watch != nullptr) watch->freed(b.offset);
     limbo_bytes_ += b.bytes;
   }
   limbo_.swap(freed_);

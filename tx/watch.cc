@@ -64,6 +64,30 @@ void Watch::settle(Range r) noexcept {
   });
 }
 
+void Watch::taken(PoolOffset block) noexcept {
+  unless_ended([&] {
+    const heap::Place place = heap_.look(block);
+    const std::lock_guard lock(mu_);
+    copy({place.begin.value, place.begin.value + place.bytes});
+    freed_.erase(place.begin.value);
+  });
+}
+
+void Watch::freed(PoolOffset block) noexcept {
+  unless_ended([&] {
+    const heap::Place place = heap_.look(block);
+    const std::lock_guard lock(mu_);
+    if (place.slab != 0 && place.begin == block) freed_[block.value] = place.slab;
+  });
+}
+
+bool Watch::was_freed(const heap::Place& place) {
+  if (place.derived || place.use != heap::Place::Use::free) return false;
+  const std::lock_guard lock(mu_);
+  const auto at = freed_.find(place.begin.value);
+  return at != freed_.end() && at->second == place.slab;
+}
+
 void Watch::cover(const Txn& txn, Range r, bool added) noexcept {
   unless_ended([&] {
     const heap::Place place = heap_.look({r.begin});
@@ -71,7 +95,10 @@ void Watch::cover(const Txn& txn, Range r, bool added) noexcept {
       const std::lock_guard lock(mu_);
       ranges_[&txn].push_back(r);
       // What was in a new block does not matter; its pages may have been given back meanwhile.
-      if (!added) copy({place.begin.value, place.begin.value + place.bytes});
+      if (!added) {
+        copy({place.begin.value, place.begin.value + place.bytes});
+        freed_.erase(place.begin.value);
+      }
     }
     using What = heap::Place::What;
     // The store's transactions are over its own blocks, the head and what the heap keeps.
@@ -136,8 +163,10 @@ void Watch::check(const Txn& txn, const char* when) noexcept {
     FoundByBlock found;
     for (const Line& line : lines) judge(line, found);
     for (const auto& [block, f] : found) {
-      say("an object was changed, and the change was neither added to a transaction nor flushed: "
-          "call Transaction::add before the store, or make the member a field (tenuto/p.h)",
+      say(f.freed ? "an object was changed after it was freed: a pointer to it is still in use"
+                  : "an object was changed, and the change was neither added to a transaction nor "
+                    "flushed: call Transaction::add before the store, or make the member a field "
+                    "(tenuto/p.h)",
           std::to_string(f.bytes) + " bytes from " + std::to_string(f.first - block) +
               " on in the " + f.block + "; " + found_at);
     }
@@ -163,7 +192,8 @@ void Watch::compare_chunk(std::uint64_t chunk, std::vector<Line>& lines) const {
   }
 }
 
-// Notes what differs in allocated objects. Free memory, and what is not the program's, may differ.
+// Notes what differs in objects that are allocated, or were freed. Other free memory, and what is
+// not the program's, may differ.
 // One look for each block in the line: a look passes over all extents near it.
 void Watch::judge(const Line& line, FoundByBlock& found) {
   using heap::Place;
@@ -179,9 +209,10 @@ void Watch::judge(const Line& line, FoundByBlock& found) {
         after == kLineBytes ? left : left & ((std::uint64_t{1} << after) - 1);
     left &= ~here;
     if (block && !place.derived && place.use == Place::Use::reserved) continue;  // not ready
-    if (block && !place.derived && place.use == Place::Use::allocated) {
+    const bool freed = block && was_freed(place);
+    if (freed || (block && !place.derived && place.use == Place::Use::allocated)) {
       Found& f = found[place.begin.value];
-      if (f.bytes == 0) f = {rest.begin, 0, place.text(place.begin)};
+      if (f.bytes == 0) f = {rest.begin, 0, place.text(place.begin), freed};
       f.bytes += static_cast<unsigned>(std::popcount(here));
     }
     settle(rest);

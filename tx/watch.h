@@ -9,6 +9,9 @@
 // pool and copy, and those that it stored to. So in a pool above 64 MiB a stray store far away is
 // found some transactions later.
 //
+// Freed objects. A small block that the program freed is remembered until it is taken again, or its
+// slab is gone. A byte that differs there was stored by a pointer that should not be in use.
+//
 // Pointers (watch_pools.cc). A word that was stored, and read as a Ptr leads into another open pool
 // or into a closed one, is told at the same time. The watch also keeps the pool's addresses after
 // its close (pm/closed_pools.h).
@@ -37,6 +40,10 @@
 #include "tenuto/status.h"
 #include "tx/ranges.h"
 
+namespace TENUTO_NS::heap {
+struct Place;
+}  // namespace TENUTO_NS::heap
+
 namespace TENUTO_NS::tx {
 
 class Txn;
@@ -64,6 +71,10 @@ class Watch final : public pm::FlushWatch {
   void forget(const Txn& txn) noexcept;
   // The bytes are right as they are.
   void settle(Range r) noexcept;
+  // The block was taken, or is about to be freed: it is right as it is.
+  void taken(PoolOffset block) noexcept;
+  // It is free now. REQUIRES: taken() before it was.
+  void freed(PoolOffset block) noexcept;
   // Compares. `when`: what ends now, for the report.
   void check(const Txn& txn, const char* when) noexcept;
   // A call of the transaction was given a range, or a field its target, out of the pool.
@@ -80,6 +91,7 @@ class Watch final : public pm::FlushWatch {
     std::uint64_t first = 0;  // the first byte
     std::uint64_t bytes = 0;
     std::string block;
+    bool freed = false;
   };
   using FoundByBlock = std::map<std::uint64_t, Found>;
 
@@ -95,6 +107,7 @@ class Watch final : public pm::FlushWatch {
   };
   void compare_chunk(std::uint64_t chunk, std::vector<Line>& lines) const;
   void judge(const Line& line, FoundByBlock& found);
+  bool was_freed(const heap::Place& place);
   struct Word {
     std::uint64_t at;
     std::uint64_t raw;
@@ -114,6 +127,7 @@ class Watch final : public pm::FlushWatch {
   std::map<const Txn*, std::vector<Range>> ranges_;
   // Words that were flushed outside of transactions and may lead out of the pool.
   std::vector<Word> flushed_words_;
+  std::unordered_map<std::uint64_t, std::uint64_t> freed_;  // blocks, with their Place::slab
   std::uint64_t next_ = 0;  // the chunk to compare next, in a large pool
 };
 

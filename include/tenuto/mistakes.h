@@ -10,6 +10,8 @@
 //     end of a transaction, by a comparison with a copy in DRAM that shows what was flushed. The
 //     report names the object, the bytes in it, and where the transaction began. Bytes beside
 //     added ones are found too, in the same line;
+//   - an object of up to 16 KiB that was changed after it was freed. Found at the end of a
+//     transaction, unless the block has been taken again by then;
 //   - a range that was added where no object is: it was freed, or never allocated, or the range
 //     goes on behind the object;
 //   - a thread that ends with an open transaction;
@@ -33,11 +35,10 @@
 // option's function is not called, because what it uses may be gone. The addresses of the last 32
 // closed pools are kept (16 TiB of them at most; no memory), fewer if an open needs them. An open
 // of the same pool gets other addresses. Children of a fork are told the same.
-// What this cannot see: a store to an object that was freed, or a read of it; a pointer whose
-// pool's addresses were given back; a pointer that is only compared or copied; a system call that
-// gets it (EFAULT); a fault after the program has set another handler of SIGSEGV, which does not
-// call the one before. What the words cannot show: a pointer that is stored otherwise than as a Ptr
-// or a field.
+// What this cannot see: a read of an object that was freed; a pointer whose pool's addresses were
+// given back; a pointer that is only compared or copied; a system call that gets it (EFAULT); a
+// fault after the program has set another handler of SIGSEGV, which does not call the one before.
+// What the words cannot show: a pointer that is stored otherwise than as a Ptr or a field.
 //
 // Cost: a copy of the pool in DRAM. The end of a transaction compares up to 64 MiB (in a larger
 // pool some further 64 MiB at each end, and what is near the transaction's own ranges), and each

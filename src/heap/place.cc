@@ -12,6 +12,7 @@ Place block_in(const Slab& part, unsigned i, std::uint64_t canary_bytes) {
   Place p;
   p.what = Place::What::block;
   p.begin = part.block_offset(i);
+  p.slab = part.born;
   p.derived = is_derived(part.kind);
   p.bytes = part.block_bytes - (p.derived ? 0 : canary_bytes);
   const bool allocated = p.derived ? !part.is_free(i) : part.live(i);

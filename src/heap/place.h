@@ -26,6 +26,7 @@ struct Place {
   Use use = Use::free;
   bool derived = false;
   std::uint64_t type = 0;
+  std::uint64_t slab = 0;  // that the block is in (Slab::born). 0: none
 
   // "block of 128 bytes at offset 65792, allocated; the address is 16 bytes inside it"
   std::string text(PoolOffset o) const;

@@ -41,6 +41,10 @@ unsigned Slab::take(TakenBlock* out, unsigned want) {
   return got;
 }
 
+namespace {
+constinit std::atomic<std::uint64_t> slabs_born = 0;
+}  // namespace
+
 void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHeader& h,
                  const SlabShape& shape) {
   const auto kind = static_cast<Kind>(h.kind);
@@ -54,6 +58,7 @@ void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHe
   slab.divider =
       static_cast<std::uint32_t>(((1ull << 32) + slab.block_bytes - 1) / slab.block_bytes);
   slab.header = file.at<SlabHeader>(offset);
+  slab.born = slabs_born.fetch_add(1, std::memory_order_relaxed) + 1;
   slab.shape = shape;
   slab.set_stripes(g.stripes);
   slab.class_id = {shape.now.class_id};

@@ -126,6 +126,7 @@ struct Slab : BlockGrid {
   // Atomic; changed under arena->mu. The slab is being emptied (evacuate.cc): no list has it, and
   // no cache takes its blocks.
   std::atomic<bool> leaving = false;
+  std::uint64_t born = 0;  // constant while the slab exists; no two slabs have the same
 
   explicit Slab(unsigned words);  // of each of the bits
   ~Slab();

@@ -12,6 +12,7 @@
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "store/pool/pool_impl.h"
+#include "store/pool/watched.h"
 #include "tenuto/tx.h"
 
 namespace TENUTO_NS {
@@ -58,28 +59,6 @@ Status usable(const PoolImpl* impl) { return impl == nullptr ? Status::closed : 
 Status Pool::close() { return close_now(impl_, true); }
 
 namespace {
-// For the watch for mistakes. What was in a new block is right.
-void settle(const PoolImpl& impl, PoolOffset block) {
-  tx::Watch* const watch = impl.engine->watch();
-  if (watch != nullptr) watch->settle({block.value, block.value + impl.heap->look(block).bytes});
-}
-// A word that the heap has stored is right. On medium cache the heap does not flush it. `fresh`: so
-// are the contents of the block that it names.
-[[gnu::noinline]] void settle_now(const PoolImpl& impl, const PointerWord auto& word, bool fresh) {
-  if (!impl.file->contains(&word)) return;
-  tx::Watch* const watch = impl.engine->watch();
-  const std::uint64_t at = impl.file->offset_of(&word).value;
-  watch->settle({at, at + sizeof word});
-  const void* const block = word.decode(&word, word.raw);
-  if (fresh && impl.file->contains(block)) settle(impl, impl.file->offset_of(block));
-}
-template <PointerWord W>
-void settle_now(const PoolImpl& impl, const Words<W>& words, bool fresh) {
-  for (std::size_t i = 0; i < words.count(); ++i) settle_now(impl, words[i], fresh);
-}
-void settle(const PoolImpl& impl, const auto& dest, bool fresh = false) {
-  if (impl.engine->watch() != nullptr) settle_now(impl, dest, fresh);
-}
 [[gnu::always_inline]] inline Status ended(PoolImpl& impl) {
   TENUTO_TRY(impl.acknowledge(impl.durability));
   return impl.file->bad_pages();
@@ -104,9 +83,10 @@ template <class Bytes, class Dest, class... Options>
 }
 [[gnu::always_inline]] inline Status free_from_dest(PoolImpl* impl, auto& dest, Report* report) {
   TENUTO_TRY(usable(impl));
-  if (const Status s = impl->heap->free_from(dest); s != Status::ok) [[unlikely]]
+  const bool watched = impl->engine->watch() != nullptr;
+  const Status s = watched ? free_watched(*impl, dest) : impl->heap->free_from(dest);
+  if (s != Status::ok) [[unlikely]]
     return impl->explain_free(s, dest, report);
-  settle(*impl, dest);
   return ended(*impl);
 }
 template <class Publish>
@@ -242,7 +222,10 @@ Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options)
 Status Pool::cancel(const Reserved& block, Report* report) {
   TENUTO_TRY(usable(impl_.get()));
   const bool of_tx = impl_->engine->allocated(block.offset);
+  tx::Watch* const watch = impl_->engine->watch();
+  if (watch != nullptr && !of_tx) watch->taken(block.offset);
   const Status s = of_tx ? Status::invalid_argument : impl_->heap->cancel(block.offset);
+  if (watch != nullptr && s == Status::ok) watch->freed(block.offset);
   return s == Status::ok ? s : impl_->explain_reserved(s, block.offset, report);
 }
 

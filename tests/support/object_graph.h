@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tenuto/compact.h"
 #include "tenuto/hash_map.h"
@@ -132,6 +133,25 @@ inline std::string graph_fault(Pool& pool, const GraphRoot& root,
     at = at->next.get();
   } while (at != root.any.get());
   return ring == numbers.size() ? "" : "the ring is shorter than the map";
+}
+
+// Zero-filled objects in slabs of which a compaction has something to gain. Nothing leads to them.
+inline Status make_sparse_objects(Pool& pool, std::uint64_t bytes, std::uint64_t type) {
+  std::vector<void*> made(4000);
+  TENUTO_TRY(pool.run([&](Transaction& tx) {
+    for (void*& object : made) {
+      const Result<void*> block = tx.alloc(bytes, {.zero = true, .type = type});
+      if (!block) return block.error();
+      object = *block;
+    }
+    return Status::ok;
+  }));
+  return pool.run([&](Transaction& tx) {
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      if (i % 8 != 0) TENUTO_TRY(tx.free(made[i]));
+    }
+    return Status::ok;
+  });
 }
 
 inline CompactObjectsOptions graph_options() {

@@ -66,7 +66,7 @@ struct ExtentStats {
   BookStats book;
 };
 
-class BlockMarks;
+class ReachedMarks;
 
 struct ExtentAt {
   PoolOffset begin;
@@ -89,7 +89,7 @@ class Extents {
   // During recovery of a pool with Consistency::gc: all extents of the log, and which of the logged
   // ones are reached.
   void for_each_recovered(const std::function<void(const BookRecord&)>& f) const;
-  void mark_reached(const BlockMarks& marks);
+  void mark_reached(const ReachedMarks& marks);
   bool known(PoolOffset o);  // during recovery: the log has a live extent there
   // During recovery: the end of the last live extent that overlaps the 64 KiB at o; 0: none.
   std::uint64_t end_of_known(PoolOffset o);

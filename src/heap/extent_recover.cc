@@ -2,8 +2,8 @@
 // extents.
 #include <algorithm>
 
-#include "heap/block_marks.h"
 #include "heap/extent.h"
+#include "heap/readings.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -102,7 +102,7 @@ void Extents::for_each_recovered(const std::function<void(const BookRecord&)>& f
   for (const Recovered& r : recovered_) f(r.record);
 }
 
-void Extents::mark_reached(const BlockMarks& marks) {
+void Extents::mark_reached(const ReachedMarks& marks) {
   const std::lock_guard lock(recover_mu_);
   for (Recovered& r : recovered_) {
     if (is_logged(r.record.kind)) r.marked = marks.has(r.record.offset);

@@ -105,7 +105,7 @@ Status Heap::collect(PoolOffset root, const GarbageOptions& options, Reached& re
   const pm::MetadataOpen rights;
   State& s = *state_;
   Readings readings(s.file.bytes());
-  BlockMarks& marks = readings.reached;
+  ReachedMarks& marks = readings.reached;
   if (!readings.there()) {
     return fail(Status::full, report, "the system refuses memory for the marks of the blocks",
                 s.file.path());

@@ -160,12 +160,17 @@ struct Heap::State::Tracer {
 
     // It is reached, and to be read by the reader. False: that has read it already.
     bool mark(const Block& b, References::Reader reader) {
-      const bool fresh = tracer.readings.reached.set(b.offset);
+      ReachedMarks& reached = tracer.readings.reached;
+      const ReachedMarks::Bits was = reader == nullptr
+                                         ? reached.set_read(b.offset)
+                                         : ReachedMarks::Bits{!reached.set(b.offset), false};
+      const bool fresh = !was.reached;
       if (fresh) {
         blocks += 1;
         bytes += b.bytes;
       }
       if (TENUTO_PLANT("heap_reach_reads_as_the_first_says")) return fresh;
+      if (reader == nullptr) return !was.read;
       ReadBy& last = read_by[std::hash<References::Reader>()(reader) / 16 % read_by.size()];
       if (last.blocks == nullptr || last.reader != reader) {
         last = {reader, &tracer.readings.by(reader)};

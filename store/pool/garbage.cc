@@ -63,7 +63,7 @@ Status PoolImpl::no_memory_for_marks(Report* report) const {
 Result<Garbage> PoolImpl::find_garbage(const GarbageOptions& options, std::vector<PoolOffset>& lost,
                                        Report* report) {
   heap::Readings readings(file->bytes());
-  const heap::BlockMarks& marks = readings.reached;
+  const heap::ReachedMarks& marks = readings.reached;
   if (!readings.there()) return no_memory_for_marks(report);
   Garbage g;
   heap::Heap::Reached reached;

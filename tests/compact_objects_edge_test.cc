@@ -237,6 +237,13 @@ TEST_F(CompactObjectsEdge, a_move_that_loses_a_pointer_to_what_stays_is_refused)
   EXPECT_EQ(pool_->compact(o, &report_).error(), Status::invalid_argument);
   EXPECT_NE(report_.text().find("type 3"), std::string::npos) << report_.text();
   for (Leaf* leaf : leaves_) EXPECT_EQ(pool_->type_of(leaf), kType);
+  // One that is wrong is enough, and is not passed over.
+  const Movable right = movable<Link>();
+  o.types[kType].move = [&](void* to, void* from, std::uint64_t n) {
+    from == leaves_[3] ? static_cast<void>(std::memcpy(to, from, n)) : right.move(to, from, n);
+  };
+  EXPECT_EQ(pool_->compact(o, &report_).error(), Status::invalid_argument);
+  EXPECT_EQ(pool_->type_of(leaves_[3]), kType);
   o.types[kType] = movable<Link>();
   o.types[kType].object_bytes = 0;
   EXPECT_GT(compact(o).objects_moved, 0u);

@@ -9,10 +9,11 @@
 // do not count. A filter for the root object or for a type tells where its pointers are, which is
 // exact (tenuto/references.h).
 //
-// It reads every reachable object once, and no record. Garbage is freed 256 blocks at a time, each
-// time in one transaction: durable and atomic. Objects have no checksums: what only a damaged
-// pointer led to counts as lost, and is freed. So validate the containers first. Memory: a bit for
-// 16 bytes of the pool.
+// It reads every reachable object once for each way in which it is reached, and no record. Garbage
+// is freed 256 blocks at a time, each time in one transaction: durable and atomic. Objects have no
+// checksums: what only a damaged pointer led to counts as lost, and is freed. So validate the
+// containers first. Memory: two bits for 16 bytes of the pool, and one more for each type that
+// pointers say.
 #pragma once
 
 #include <cstdint>

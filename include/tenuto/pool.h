@@ -333,8 +333,8 @@ class TENUTO_API Pool {
   // Moves objects with types out of sparse slabs, and trims (tenuto/compact.h). REQUIRES: no other
   // thread is in a call of the pool or uses its objects. ok (a full pool: less than wanted) |
   // invalid_argument (the options, or a Movable::move that loses a pointer) | others as
-  // find_garbage with free. Durable on return (PoolOptions::durability). Throws what functions of
-  // the options throw.
+  // find_garbage with free. Durable on return (PoolOptions::durability). Throws what `moved`
+  // throws.
   Result<CompactObjectsStats> compact(const CompactObjectsOptions& options,
                                       Report* report = nullptr);
 

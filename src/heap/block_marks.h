@@ -1,4 +1,4 @@
-// One bit for each 16 bytes of a pool: a mark for the block that begins there. In DRAM: 1/128 of
+// Bits for each 16 bytes of a pool: marks for the block that begins there. In DRAM: kBits/128 of
 // the pool's size at most, because only touched pages exist.
 #pragma once
 
@@ -10,27 +10,43 @@
 
 namespace TENUTO_NS::heap {
 
-class BlockMarks {
+template <unsigned kBits>
+class MarkBits {
  public:
-  explicit BlockMarks(std::uint64_t pool_bytes)
+  explicit MarkBits(std::uint64_t pool_bytes)
       : pages_((pool_bytes / kBytesAWord + 1) * sizeof(std::uint64_t)),
         words_(pages_.as<std::atomic<std::uint64_t>>()) {}
 
   bool there() const { return static_cast<bool>(pages_); }
-  bool has(PoolOffset o) const { return (word(o).load(std::memory_order_relaxed) & bit(o)) != 0; }
+  // The first bit.
+  bool has(PoolOffset o) const { return (get(o) & 1) != 0; }
   // True: this call set it. Any thread.
-  bool set(PoolOffset o) {
-    if (has(o)) return false;
-    return (word(o).fetch_or(bit(o), std::memory_order_relaxed) & bit(o)) == 0;
+  bool set(PoolOffset o) { return (add(o, 1) & 1) == 0; }
+  // Sets bits, and returns those that were set before. Any thread.
+  std::uint64_t add(PoolOffset o, std::uint64_t bits) {
+    if (const std::uint64_t now = get(o); (now & bits) == bits) return now;
+    return word(o).fetch_or(bits << place(o), std::memory_order_relaxed) >> place(o) & kMask;
   }
 
  private:
-  static constexpr std::uint64_t kBytesAWord = 64 * 16;
+  static constexpr std::uint64_t kBytesAWord = 64 / kBits * 16;
+  static constexpr std::uint64_t kMask = (std::uint64_t{1} << kBits) - 1;
   std::atomic<std::uint64_t>& word(PoolOffset o) const { return words_[o.value / kBytesAWord]; }
-  static std::uint64_t bit(PoolOffset o) { return std::uint64_t{1} << (o.value / 16 % 64); }
+  static unsigned place(PoolOffset o) {
+    return static_cast<unsigned>(o.value % kBytesAWord / 16 * kBits);
+  }
+  std::uint64_t get(PoolOffset o) const {
+    return word(o).load(std::memory_order_relaxed) >> place(o) & kMask;
+  }
 
   const pm::ZeroPages pages_;
   std::atomic<std::uint64_t>* const words_;
+};
+
+// One mark.
+class BlockMarks : public MarkBits<1> {
+ public:
+  using MarkBits::MarkBits;
 };
 
 }  // namespace TENUTO_NS::heap

@@ -160,17 +160,16 @@ struct Heap::State::Tracer {
 
     // It is reached, and to be read by the reader. False: that has read it already.
     bool mark(const Block& b, References::Reader reader) {
-      ReachedMarks& reached = tracer.readings.reached;
-      const ReachedMarks::Bits was = reader == nullptr
-                                         ? reached.set_read(b.offset)
-                                         : ReachedMarks::Bits{!reached.set(b.offset), false};
-      const bool fresh = !was.reached;
+      using Was = ReachedMarks;
+      const std::uint64_t bits = Was::kReached | (reader == nullptr ? Was::kRead : 0);
+      const std::uint64_t was = tracer.readings.reached.add(b.offset, bits);
+      const bool fresh = (was & Was::kReached) == 0;
       if (fresh) {
         blocks += 1;
         bytes += b.bytes;
       }
       if (TENUTO_PLANT("heap_reach_reads_as_the_first_says")) return fresh;
-      if (reader == nullptr) return !was.read;
+      if (reader == nullptr) return (was & Was::kRead) == 0;
       ReadBy& last = read_by[std::hash<References::Reader>()(reader) / 16 % read_by.size()];
       if (last.blocks == nullptr || last.reader != reader) {
         last = {reader, &tracer.readings.by(reader)};

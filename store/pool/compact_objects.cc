@@ -156,11 +156,13 @@ class Moves {
         skipped = 0;
         done.objects_moved += some.size();
         done.words_changed += words_;
-        for (const Object& o : some) told_.push_back({address(o.at), address(o.to)});
+        tell(some);
         continue;
       }
+      // A commit that could not be made durable has moved them all the same.
+      if (s == Status::io && !impl_.heap->find_allocated(some[0].at)) tell(some);
       for (Object& o : some) o.to = {};
-      if (!log_full_ || skipped == kSkippedMax) return s;
+      if (s != Status::full || !log_full_ || skipped == kSkippedMax) return s;
       if (some.size() > 1) continue;
       // All that leads to this one is more than the log has room for.
       i += 1;
@@ -174,6 +176,9 @@ class Moves {
  private:
   static constexpr unsigned kSkippedMax = 16;  // one after the other: the pool is full
 
+  void tell(std::span<const Object> some) {
+    for (const Object& o : some) told_.push_back({address(o.at), address(o.to)});
+  }
   Status move(std::span<Object> some, Report* report) {
     Transaction tx(pool_, "Pool::compact", 0);
     TENUTO_TRY(tx.status());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "store/pool/pool_impl.h"
@@ -25,9 +26,10 @@ class ObjectReading final : public References::Marker {
   bool doubtful = false;
 
   void read_words(const void* at, std::uint64_t bytes) override {
-    const auto* word = static_cast<const std::uint64_t*>(at);
-    for (std::uint64_t i = 0; i < bytes / sizeof *word; ++i, ++word) {
-      doubtful = doubtful || looks_like_pointer(*word);
+    const auto end = reinterpret_cast<std::uintptr_t>(at) + bytes;
+    auto begin = round_up(reinterpret_cast<std::uintptr_t>(at), sizeof(std::uint64_t));
+    for (; begin + sizeof(std::uint64_t) <= end; begin += sizeof(std::uint64_t)) {
+      doubtful = doubtful || looks_like_pointer(*reinterpret_cast<const std::uint64_t*>(begin));
     }
   }
 
@@ -36,8 +38,9 @@ class ObjectReading final : public References::Marker {
     targets.push_back(to);
   }
   void read_later(const void* at, std::uint64_t bytes, References::Reader reader) override {
-    depth = 0;
+    const unsigned outer = std::exchange(depth, 0u);
     reader(at, bytes, References(*this));
+    depth = outer;
   }
   bool is_block(const void* at, std::uint64_t bytes) const override {
     return usable_at(at) >= bytes && usable_at(at) != 0;

@@ -183,6 +183,11 @@ TEST_F(CompactObjectsEdge, a_collection_sees_them_too) {
     }
     TENUTO_TRY(tx.add(root_->best));
     root_->best = root_->all.data();
+    TENUTO_TRY(tx.add(root_->outer));
+    root_->outer = make_one<Outer>(tx);
+    root_->outer->last = make_one<Leaf>(tx);
+    TENUTO_TRY(tx.add(root_->id));
+    root_->id = &root_->outer->first.id;
     return Status::ok;
   }),
             Status::ok);

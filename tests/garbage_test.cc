@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <random>
 #include <set>
@@ -16,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include "pm/crc32c.h"
+#include "pm/format.h"
 #include "pm/plant.h"
 #include "support/pool_parts.h"
 #include "tenuto/kv.h"
@@ -154,11 +157,44 @@ TEST_F(GarbageTest, numbers_that_look_like_pointers_keep_what_they_seem_to_mean)
   EXPECT_EQ(find().reached_blocks, 2u);
   root_->number = VPtrWord::encode(&root_->number, reinterpret_cast<char*>(n) + 16, 77);
   EXPECT_EQ(find().reached_blocks, 1u) << "a VPtr points to the begin of a block";
+  for (const std::uint32_t version : {0u, VPtrWord::kVersions - 1}) {
+    root_->number = VPtrWord::encode(&root_->number, n, version);
+    EXPECT_EQ(find().reached_blocks, 1u) << "no VPtr has version " << version;
+  }
   std::mt19937_64 rng(7);
   for (int i = 0; i < 2000; ++i) {
     root_->number = rng() >> rng() % 64;
     EXPECT_LE(find({.threads = 1}).reached_blocks, 2u);
   }
+}
+
+// Version 0.1 gave VPtrs every version. The superblock says which version made the pool.
+void made_by_the_first_version(const std::string& path) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    pm::Superblock s{};
+    file.seekg(static_cast<std::streamoff>(i * kFrameBytes));
+    file.read(reinterpret_cast<char*>(&s), sizeof s);
+    s.born_version = pm::kLayoutVersionOld;
+    s.crc = pm::crc32c(&s, offsetof(pm::Superblock, crc));
+    file.seekp(static_cast<std::streamoff>(i * kFrameBytes));
+    file.write(reinterpret_cast<const char*>(&s), sizeof s);
+  }
+}
+
+TEST_F(GarbageTest, versioned_pointers_of_the_first_pools_have_every_version) {
+  Node* const n = lose();
+  root_->number = VPtrWord::encode(&root_->number, n, 0);
+  EXPECT_EQ(find().reached_blocks, 1u);
+  ASSERT_EQ(pool_->close(), Status::ok);
+  made_by_the_first_version(path_.str());
+  pool_ = Pool::open(path_.str(), test::PoolParts::small_options(), &report_);
+  ASSERT_TRUE(pool_) << report_.text();
+  EXPECT_EQ(find().reached_blocks, 2u);
+  plant("heap_reach_forgets_old_versions");
+  const std::uint64_t reached = find().reached_blocks;
+  unplant_all();
+  EXPECT_EQ(reached, 1u);
 }
 
 TEST_F(GarbageTest, objects_that_a_walk_by_type_finds_are_kept_with_what_they_lead_to) {

@@ -68,7 +68,9 @@ TEST(VPtrTest, a_word_holds_a_distance_and_a_version) {
 }
 
 TEST(VPtrTest, versions_go_round) {
-  EXPECT_EQ(VPtrWord::next(VPtrWord::kVersions - 1), 0u);
+  EXPECT_EQ(VPtrWord::next(VPtrWord::kVersions - 3), VPtrWord::kVersions - 2);
+  EXPECT_EQ(VPtrWord::next(VPtrWord::kVersions - 2), 1u) << "the first and the last are left out";
+  EXPECT_EQ(VPtrWord::next(VPtrWord::kVersions - 1), 1u) << "version 0.1 had it";
   for (std::uint32_t v : {0u, 5u, VPtrWord::kVersions / 2, VPtrWord::kVersions - 3}) {
     std::uint32_t later = v;
     for (std::uint32_t ahead : {1u, 2u, VPtrWord::kVersions / 2 - 1}) {

@@ -12,8 +12,8 @@
 // It reads every reachable object once for each way in which it is reached, and no record. Garbage
 // is freed 256 blocks at a time, each time in one transaction: durable and atomic. Objects have no
 // checksums: what only a damaged pointer led to counts as lost, and is freed. So validate the
-// containers first. Memory: two bits for 16 bytes of the pool, and one more for each type that
-// pointers say.
+// containers first. Memory: two bits for 16 bytes of the pool, one more for each type that pointers
+// say, and up to two words for each pointer that is not followed yet.
 #pragma once
 
 #include <cstdint>

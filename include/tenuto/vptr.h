@@ -51,8 +51,10 @@ struct VPtrWord {
   static constexpr std::uint32_t version(std::uint64_t raw) {
     return static_cast<std::uint32_t>(raw >> kDistanceBits);
   }
+  // Leaves out the first and the last version, 0 and 2^24 - 1. So what leads to a block has none of
+  // these, and no number below 2^40, nor a PtrWord in a pool of up to 512 GiB, looks like it.
   static constexpr std::uint32_t next(std::uint32_t version) {
-    return (version + 1) & (kVersions - 1);
+    return version + 1 < kVersions - 1 ? version + 1 : 1;
   }
   // Versions wrap around. Whether `version` came before `than`; valid for two versions that are
   // less than half of the range apart.

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "file/pool_file.h"
@@ -114,10 +115,11 @@ void PoolFile::for_each_hole(const std::function<void(PoolOffset, std::uint64_t)
   const std::uint64_t end = bytes();
   // Also where no holes may be punched: an earlier open on another medium may have left some.
   if (kTraced || read_only() || TENUTO_PLANT("journal_stores_into_holes")) return;
-  // A longer file was left in the middle of a growth; its blocks say nothing about the pool.
+  // A process that was killed may leave space behind the pool, which counts, too.
   struct stat st {};
-  const bool longer = ::fstat(fd_, &st) == 0 && static_cast<std::uint64_t>(st.st_size) > end;
-  if (bytes_on_disk() >= end && (!longer || TENUTO_PLANT("pm_tail_hides_holes"))) return;
+  const bool sized = ::fstat(fd_, &st) == 0 && !TENUTO_PLANT("pm_tail_hides_holes");
+  const std::uint64_t whole = sized ? std::max(end, static_cast<std::uint64_t>(st.st_size)) : end;
+  if (bytes_on_disk() >= whole) return;
   for (std::uint64_t at = 0; at < end;) {
     const off_t hole = ::lseek(fd_, static_cast<off_t>(at), SEEK_HOLE);
     // If lseek cannot tell holes from data, everything from here on counts as one.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "pm/zero_pages.h"
@@ -27,8 +28,27 @@ class MarkBits {
     if (const std::uint64_t now = get(o); (now & bits) == bits) return now;
     return word(o).fetch_or(bits << place(o), std::memory_order_relaxed) >> place(o) & kMask;
   }
+  // Calls f(PoolOffset) for each place in [from, from + bytes) whose first bit is set. REQUIRES:
+  // both are multiples of a slab's.
+  template <class F>
+  void for_each(PoolOffset from, std::uint64_t bytes, const F& f) const {
+    for (PoolOffset at = from; at < from + bytes; at = at + kBytesAWord) {
+      std::uint64_t bits = word(at).load(std::memory_order_relaxed) & kFirst;
+      for (; bits != 0; bits &= bits - 1) {
+        f(at + static_cast<unsigned>(std::countr_zero(bits)) / kBits * 16);
+      }
+    }
+  }
+  // Makes the pages for the marks of [from, from + bytes). Else the first look at a page maps a
+  // page of zeros, and the first mark a page of its own: a fault more, which interrupts all cores.
+  void prepare(PoolOffset from, std::uint64_t bytes) {
+    for (std::uint64_t i = 0; i < bytes; i += kFrameBytes / 8 * kBytesAWord) {
+      word(from + i).fetch_or(0, std::memory_order_relaxed);
+    }
+  }
 
  private:
+  static constexpr std::uint64_t kFirst = ~std::uint64_t{0} / ((std::uint64_t{1} << kBits) - 1);
   static constexpr std::uint64_t kBytesAWord = 64 / kBits * 16;
   static constexpr std::uint64_t kMask = (std::uint64_t{1} << kBits) - 1;
   std::atomic<std::uint64_t>& word(PoolOffset o) const { return words_[o.value / kBytesAWord]; }

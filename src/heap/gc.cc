@@ -22,10 +22,13 @@
 // retired before the swap returns, for no later call of this variant would do it.
 //
 // Medium cache: nothing waits.
+#include <algorithm>
+
 #include "heap/heap_paths.h"
 #include "heap/readings.h"
 #include "heap/word_kind.h"
 #include "pm/metadata_key.h"
+#include "pm/parallel.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -96,6 +99,16 @@ void Heap::fence_thread() {
   if (state_.has_read() && state_->gc) state_->fence_words(state_->mine());
 }
 
+// Allocated are the blocks that have a mark.
+static void set_live(Slab& slab, const ReachedMarks& marks) {
+  BlockBits live{};
+  marks.for_each(slab.offset, kSlabBytes, [&](PoolOffset o) {
+    const unsigned i = slab.index_of(o);
+    if (i != kNoBlock) live[i / 64] |= std::uint64_t{1} << i % 64;
+  });
+  for (std::size_t w = 0; w < slab.words(); ++w) slab.set_live_word(w, slab.live_word(w) | live[w]);
+}
+
 // --- collection ----------------------------------------------------------------------------------
 
 // Volatile but for the tombstones of large blocks, which Extents::build appends. After a crash on
@@ -125,11 +138,15 @@ Status Heap::collect(PoolOffset root, const GarbageOptions& options, Reached& re
   });
   TENUTO_TRY(s.file.bad_pages(report));
   if (TENUTO_PLANT("heap_gc_forgets_what_is_reached")) return Status::ok;
+  std::vector<Slab*> slabs;
   s.for_each_slab([&](Slab& slab) {
-    if (!is_logged(slab.kind)) return;
-    for (unsigned i = 0; i < slab.blocks; ++i) {
-      if (marks.has(slab.block_offset(i))) slab.set_live_alone(i);
-    }
+    if (is_logged(slab.kind)) slabs.push_back(&slab);
+  });
+  constexpr std::size_t kTogether = 32;
+  const unsigned threads = options.threads == 0 ? pm::cores() : options.threads;
+  pm::waiting_each((slabs.size() + kTogether - 1) / kTogether, threads, [&](std::size_t part) {
+    const std::size_t end = std::min(slabs.size(), (part + 1) * kTogether);
+    for (std::size_t i = part * kTogether; i < end; ++i) set_live(*slabs[i], marks);
   });
   s.extents.mark_reached(marks);
   return Status::ok;

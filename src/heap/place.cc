@@ -24,13 +24,6 @@ Place block_in(const Slab& part, unsigned i, std::uint64_t canary_bytes) {
   return p;
 }
 
-// The index of the block of the part that contains o, or kNoBlock.
-unsigned index_around(const BlockGrid& grid, PoolOffset o) {
-  if (o < grid.offset + grid.data_offset) return kNoBlock;
-  const std::uint64_t i = (o.value - grid.offset.value - grid.data_offset) / grid.block_bytes;
-  return i < grid.blocks ? static_cast<unsigned>(i) : kNoBlock;
-}
-
 }  // namespace
 
 Place Heap::look(PoolOffset o) const {
@@ -43,10 +36,10 @@ Place Heap::look(PoolOffset o) const {
   const std::lock_guard lock(slab.arena->mu);  // nothing is morphed or erased meanwhile
   if (s.pages.find(o).object != e.object) return {};
   if (const OldPart* old = slab.old.load(std::memory_order_acquire)) {
-    const unsigned i = index_around(old->grid, o);
+    const unsigned i = old->grid.index_around(o);
     if (i != kNoBlock && Slab::is_set(old->held, i)) return block_in(*old->slab, i, s.canary_bytes);
   }
-  const unsigned i = index_around(slab, o);
+  const unsigned i = slab.index_around(o);
   if (i != kNoBlock) return block_in(slab, i, s.canary_bytes);
   const bool header = o < slab.offset + slab.data_offset;
   return {.what = header ? Place::What::slab_header : Place::What::gap,

@@ -1,9 +1,9 @@
 // What pointers lead to: a parallel mark over the logged blocks of a quiescent pool. Nothing here
 // changes the pool.
 //
-// A thread has a stack of what it has not read yet: marked blocks, and objects in them. The next
-// ones wait in a short queue, so that their lines are on the way. While another thread waits, a
-// thread gives it the older half of its stack.
+// A thread collects the places that words lead to by slab (candidates.h). It takes those of one
+// slab, marks the blocks that contain them, and then reads the blocks that were new. While another
+// thread waits, a thread gives it half of its places.
 //
 // A block is read by the filter of its type, or of the root; else as the pointers say that lead to
 // it (References::Reader), once for each reader (readings.h); else word by word. A container takes
@@ -20,6 +20,7 @@
 #include <mutex>
 #include <utility>
 
+#include "heap/candidates.h"
 #include "heap/heap_paths.h"
 #include "heap/morph.h"
 #include "heap/readings.h"
@@ -40,13 +41,14 @@ struct Heap::State::Tracer {
   // Any block may be allocated: after a crash of a pool with Consistency::gc.
   const bool after_crash;
   Links* const links;  // null: nobody asked for them
+  // VPtrs of pools that version 0.1 made may have every version (VPtrWord::next).
+  const bool any_version = s.file.superblock().born_version == pm::kLayoutVersionOld &&
+                           !TENUTO_PLANT("heap_reach_forgets_old_versions");
   // What is to be read.
   struct Task {
     const void* at = nullptr;
     std::uint64_t bytes = 0;
     References::Reader reader = nullptr;
-    bool whole = true;  // a block, and not an object in one
-    bool fixed = false;
   };
   struct Large {
     Block block;
@@ -54,18 +56,16 @@ struct Heap::State::Tracer {
   };
   std::vector<Large> extents = {};  // that are allocated, by offset
 
-  std::atomic<int> wanted = 0;  // threads that wait, less the stacks that are given
+  std::atomic<int> wanted = 0;  // threads that wait, less the lists that are given
   std::mutex mu = {};
   std::condition_variable given_or_done = {};
   // By mu.
-  std::vector<std::vector<Task>> given = {};
+  std::vector<std::vector<Candidate>> given = {};
   unsigned working = 0;
   bool done = false;    // nobody works and nothing is given
   bool failed = false;  // an allocation: a thread gave up
   std::uint64_t blocks = 0;
   std::uint64_t bytes = 0;
-
-  static constexpr std::size_t kAhead = 8;  // blocks whose lines are on the way
 
   void find_extents() {
     if (after_crash) {
@@ -87,23 +87,30 @@ struct Heap::State::Tracer {
   }
 
   // The allocated or reserved logged block that contains o. No offset: there is none.
-  Block containing(PoolOffset o) const {
+  [[gnu::always_inline]] Block containing(PoolOffset o) const {
     const PageTable::Entry e = s.pages.find(o);
-    if (e.owner == PageOwner::none) return extent_containing(o);
+    if (e.owner == PageOwner::none) [[unlikely]]
+      return extent_containing(o);
     const Slab& slab = *e.slab();
-    if (const Block b = block_of(slab, o); b.offset) return b;
+    const Block b = block_of(slab, o);
+    if (b.offset) [[likely]]
+      return b;
     const OldPart* old = slab.old.load(std::memory_order_relaxed);
-    return old == nullptr ? Block{} : block_of(*old->slab, o);
+    return old == nullptr ? Block{} : block_of_old(*old, o);
   }
-  Block block_of(const Slab& part, PoolOffset o) const {
-    if (!is_logged(part.kind) || o < part.offset + part.data_offset) return {};
-    const auto i =
-        static_cast<unsigned>((o.value - part.offset.value - part.data_offset) / part.block_bytes);
-    if (i >= part.blocks) return {};
+  [[gnu::always_inline]] Block block_of(const Slab& part, PoolOffset o) const {
+    if (!is_logged(part.kind)) return {};
+    const unsigned i = part.index_around(o);
+    if (i == kNoBlock) return {};
     // The type of an allocated block is durable, and not 0.
-    const bool can_be = part.kind != Kind::typed || part.type_word(i) != 0;
-    if (!(after_crash ? can_be : part.live(i) || part.reserved(i))) return {};
+    if (after_crash ? part.kind == Kind::typed && part.type_word(i) == 0
+                    : !part.live(i) && !part.reserved(i)) {
+      return {};
+    }
     return {part.block_offset(i), part.block_bytes};
+  }
+  [[gnu::noinline]] Block block_of_old(const OldPart& old, PoolOffset o) const {
+    return block_of(*old.slab, o);
   }
   // Null: none contains it.
   const Large* large_containing(PoolOffset o) const {
@@ -114,7 +121,7 @@ struct Heap::State::Tracer {
     const Large& l = *std::prev(after);
     return o < l.block.offset + l.block.bytes ? &l : nullptr;
   }
-  Block extent_containing(PoolOffset o) const {
+  [[gnu::noinline]] Block extent_containing(PoolOffset o) const {
     const Large* const l = large_containing(o);
     return l == nullptr ? Block{} : l->block;
   }
@@ -129,11 +136,17 @@ struct Heap::State::Tracer {
   // One thread's work.
   struct Walk final : References::Marker {
     Tracer& tracer;
+    // Of the pool.
+    const std::uintptr_t base = reinterpret_cast<std::uintptr_t>(tracer.s.file.base());
+    const std::uint64_t bytes_mapped = tracer.s.file.bytes();
     const References visit{*this};
-    std::vector<Task> stack = {};
-    std::array<Task, kAhead> ahead = {};
-    std::size_t next = 0;     // of `ahead`, a ring
-    std::size_t waiting = 0;  // in it
+    Candidates candidates = {};
+    std::vector<Candidate> here = {};  // in one slab
+    std::vector<Task> marked = {};     // blocks of that slab
+    struct Later : Task {
+      bool fixed;
+    };
+    std::vector<Later> later = {};  // objects in blocks that were read
     std::uint64_t blocks = 0;
     std::uint64_t bytes = 0;
     std::vector<Links::Link> links = {};
@@ -146,9 +159,9 @@ struct Heap::State::Tracer {
 
     explicit Walk(Tracer& t) : tracer(t) {}
 
-    // Something leads to the block. word: null, or where that is.
+    // Something leads to the block. word: null, or where that is. REQUIRES: links.
     void link(const Block& b, const PtrWord* word) {
-      if (tracer.links == nullptr || !tracer.links->sparse.has(slab_at(b.offset))) return;
+      if (!tracer.links->sparse.has(slab_at(b.offset))) return;
       const bool known =
           word != nullptr && !fixed && !tracer.links->all_fixed && tracer.s.file.contains(word);
       if (known) {
@@ -169,27 +182,25 @@ struct Heap::State::Tracer {
         bytes += b.bytes;
       }
       if (TENUTO_PLANT("heap_reach_reads_as_the_first_says")) return fresh;
-      if (reader == nullptr) return (was & Was::kRead) == 0;
+      return reader == nullptr ? (was & Was::kRead) == 0 : mark_read_by(b, reader);
+    }
+    [[gnu::noinline]] bool mark_read_by(const Block& b, References::Reader reader) {
       ReadBy& last = read_by[std::hash<References::Reader>()(reader) / 16 % read_by.size()];
       if (last.blocks == nullptr || last.reader != reader) {
         last = {reader, &tracer.readings.by(reader)};
       }
       return last.blocks->set(b.offset);
     }
-    void found(const Block& b, References::Reader reader = nullptr) {
-      if (mark(b, reader)) stack.push_back({tracer.s.file.at<void>(b.offset), b.bytes, reader});
-    }
     // Stands for a container, which reads its blocks itself.
     static void owner(const void*, std::uint64_t, const References&) {}
-    // A word may point into a block if it is a Ptr, or to its begin.
-    void target(const void* p, bool inside, References::Reader reader = nullptr,
-                const PtrWord* word = nullptr) {
-      if (!tracer.s.file.contains(p)) return;
-      const PoolOffset o = tracer.s.file.offset_of(p);
-      const Block b = tracer.containing(o);
-      if (!b.offset || (!inside && b.offset != o)) return;
-      link(b, word);
-      found(b, b.offset == o ? reader : nullptr);
+    void add(const Candidate& c, const PtrWord* word) {
+      if (tracer.links != nullptr) [[unlikely]]
+        link_place(c, word);
+      candidates.add(c);
+    }
+    [[gnu::noinline]] void link_place(const Candidate& c, const PtrWord* word) {
+      const Block b = tracer.containing(c.at());
+      if (b.offset && (b.offset == c.at() || !c.only_begin())) link(b, word);
     }
     // The block of at least so many usable bytes that begins there. No offset: there is none.
     Block begins_at(const void* p, std::uint64_t n) const {
@@ -201,17 +212,38 @@ struct Heap::State::Tracer {
 
     void lead_to(const void* to, References::Reader reader, const PtrWord* word) override {
       if (TENUTO_PLANT("heap_reach_passes_typed_pointers_over")) return;
-      target(to, true, reader, word);
+      const std::uint64_t o = reinterpret_cast<std::uintptr_t>(to) - base;
+      if (o < bytes_mapped) add({o, reader}, word);
     }
     void read_words(const void* at, std::uint64_t n) override {
       const auto begin = round_up(reinterpret_cast<std::uintptr_t>(at), sizeof(std::uint64_t));
       const std::uint64_t end = reinterpret_cast<std::uintptr_t>(at) + n;
-      const auto* const first = reinterpret_cast<const std::uint64_t*>(begin);
-      for (std::size_t i = 0; begin + (i + 1) * sizeof(std::uint64_t) <= end; ++i) word(first[i]);
+      if (begin < end) read_whole_words(reinterpret_cast<const std::uint64_t*>(begin), end - begin);
+    }
+    // A Ptr may lead into a block, a VPtr leads to its begin.
+    void read_whole_words(const std::uint64_t* word, std::uint64_t n) {
+      const std::uintptr_t from = base;
+      const std::uint64_t most = bytes_mapped;
+      const std::uint32_t first = tracer.any_version ? 0 : 1;
+      const std::uint32_t versions = VPtrWord::kVersions - 2 * first;
+      for (const std::uint64_t* const end = word + n / sizeof *word; word != end; ++word) {
+        const std::uint64_t raw = __atomic_load_n(word, __ATOMIC_RELAXED);
+        if ((raw & 1) != 0) {
+          const std::uint64_t o =
+              reinterpret_cast<std::uintptr_t>(PtrWord::decode(word, raw)) - from;
+          if (o < most) add({o}, nullptr);
+        }
+        if (VPtrWord::version(raw) - first < versions) {
+          if (TENUTO_PLANT("heap_reach_passes_versioned_words_over")) continue;
+          const std::uint64_t o =
+              reinterpret_cast<std::uintptr_t>(VPtrWord::decode(word, raw)) - from;
+          if (o < most) add({o | Candidate::kBegin}, nullptr);
+        }
+      }
     }
     void read_later(const void* at, std::uint64_t n, References::Reader reader) override {
       if (TENUTO_PLANT("heap_reach_forgets_what_is_deep")) return;
-      stack.push_back({at, n, reader, false, fixed});
+      later.push_back({{at, n, reader}, fixed});
     }
     bool is_block(const void* at, std::uint64_t n) const override {
       return static_cast<bool>(begins_at(at, n).offset);
@@ -220,17 +252,10 @@ struct Heap::State::Tracer {
               References::Reader reader) override {
       const Block b = begins_at(block, n);
       if (!b.offset) return false;
-      link(b, word);
+      if (tracer.links != nullptr) link(b, word);
       return mark(b, reader == nullptr ? &owner : reader);
     }
 
-    void word(const std::uint64_t& at) {
-      const std::uint64_t raw = __atomic_load_n(&at, __ATOMIC_RELAXED);
-      if (raw == 0) return;
-      if ((raw & 1) != 0) target(PtrWord::decode(&at, raw), true);
-      if (TENUTO_PLANT("heap_reach_passes_versioned_words_over")) return;
-      if (const void* p = VPtrWord::decode(&at, raw)) target(p, false);
-    }
     // Null: none is registered.
     const PointerFilter* filter_of(const Task& block) const {
       const GarbageOptions& o = tracer.options;
@@ -240,68 +265,70 @@ struct Heap::State::Tracer {
       const auto filter = o.filters.find(tracer.type_of({offset, block.bytes}));
       return filter == o.filters.end() || !filter->second ? nullptr : &filter->second;
     }
-    void read(const Task& task) {
+    void call(const auto& reader, const Task& task, std::uint64_t usable, bool is_fixed) {
       const pm::MetadataClosed closed;
       depth = 0;
-      fixed = task.fixed;
-      if (!task.whole) return task.reader(task.at, task.bytes, visit);
-      const std::uint64_t usable = task.bytes - tracer.s.canary_bytes;
-      if (const PointerFilter* const filter = filter_of(task)) {
-        return (*filter)(task.at, usable, visit);
-      }
-      if (task.reader != nullptr) return task.reader(task.at, usable, visit);
-      const auto* const at = static_cast<const std::uint64_t*>(task.at);
-      const std::size_t words = usable / sizeof(std::uint64_t);
-      const std::size_t end = TENUTO_PLANT("heap_reach_reads_half_a_block") ? words / 2 : words;
-      for (std::size_t i = 0; i < end; ++i) word(at[i]);
+      fixed = is_fixed;
+      reader(task.at, usable, visit);
     }
-    // The one whose line was asked for longest ago. Null: there is none left.
-    Task next_task() {
-      for (; waiting < kAhead && !stack.empty(); ++waiting) {
-        const Task& task = ahead[(next + waiting) % kAhead] = stack.back();
-        __builtin_prefetch(task.at);
-        stack.pop_back();
-      }
-      if (waiting == 0) return {};
-      waiting -= 1;
-      const Task due = ahead[next];
-      next = (next + 1) % kAhead;
-      return due;
+    void read(const Task& block) {
+      const std::uint64_t usable = block.bytes - tracer.s.canary_bytes;
+      const PointerFilter* const filter = filter_of(block);
+      if (filter != nullptr) return call(*filter, block, usable, false);
+      if (block.reader != nullptr) return call(block.reader, block, usable, false);
+      fixed = false;
+      const bool half = TENUTO_PLANT("heap_reach_reads_half_a_block");
+      read_whole_words(static_cast<const std::uint64_t*>(block.at), half ? usable / 2 : usable);
+    }
+    void look_at(const Candidate& c) {
+      const Block b = tracer.containing(c.at());
+      if (!b.offset) return;
+      const bool begins = b.offset == c.at();
+      if (!begins && c.only_begin()) return;
+      const References::Reader reader = begins ? c.reader : nullptr;
+      if (!mark(b, reader)) return;
+      marked.push_back({tracer.s.file.at<void>(b.offset), b.bytes, reader});
+      const auto* const at = static_cast<const char*>(marked.back().at);
+      __builtin_prefetch(at);
+      __builtin_prefetch(at + std::min<std::uint64_t>(b.bytes, 2 * kLineBytes) - 1);
     }
     void run() {
-      for (Task task = next_task(); task.at != nullptr; task = next_task()) {
-        read(task);
-        if (stack.size() > 1 && tracer.wanted.load(std::memory_order_relaxed) > 0) {
-          tracer.share(stack);
+      for (candidates.take(here); !here.empty(); candidates.take(here)) {
+        for (const Candidate& c : here) look_at(c);
+        here.clear();
+        for (const Task& block : marked) read(block);
+        marked.clear();
+        while (!later.empty()) {
+          const Later object = later.back();
+          later.pop_back();
+          call(object.reader, object, object.bytes, object.fixed);
         }
+        if (tracer.wanted.load(std::memory_order_relaxed) > 0) tracer.share(candidates);
       }
     }
   };
 
-  // The older half: it leads to more.
-  void share(std::vector<Task>& stack) {
-    const auto half = stack.begin() + static_cast<std::ptrdiff_t>(stack.size() / 2);
-    std::vector<Task> older(stack.begin(), half);
-    stack.erase(stack.begin(), half);
-    if (TENUTO_PLANT("heap_reach_loses_what_it_shares")) return;
+  void share(Candidates& candidates) {
+    std::vector<Candidate> half = candidates.half();
+    if (half.empty() || TENUTO_PLANT("heap_reach_loses_what_it_shares")) return;
     const std::lock_guard lock(mu);
-    give(std::move(older));
+    give(std::move(half));
   }
   // REQUIRES: mu.
-  void give(std::vector<Task> stack) {
-    given.push_back(std::move(stack));
+  void give(std::vector<Candidate> some) {
+    given.push_back(std::move(some));
     wanted.fetch_sub(1, std::memory_order_relaxed);
     given_or_done.notify_one();
   }
   // False: there is nothing left to do.
-  bool wait_for(std::vector<Task>& stack) {
+  bool wait_for(std::vector<Candidate>& some) {
     std::unique_lock lock(mu);
     wanted.fetch_add(1, std::memory_order_relaxed);
     if (given.empty() && working == 0) finish();
     const pm::NotCancelled whole;
     given_or_done.wait(lock, [this] { return done || !given.empty(); });
     if (given.empty() || failed) return false;
-    stack = std::move(given.back());
+    some = std::move(given.back());
     given.pop_back();
     working += 1;
     return true;
@@ -322,8 +349,10 @@ struct Heap::State::Tracer {
   // What each thread does.
   void work() {
     Walk w(*this);
-    while (wait_for(w.stack)) {
+    std::vector<Candidate> some;
+    while (wait_for(some)) {
       const bool had = pm::had_memory([&] {
+        for (const Candidate& c : some) w.candidates.add(c);
         w.run();
         hand_over(w.links);
       });
@@ -356,16 +385,15 @@ void Heap::trace(std::span<const PoolOffset> from, const GarbageOptions& options
   const void* const root = PtrWord::decode(&word, word.raw);
   State::Tracer tracer{*state_, options, root, readings, after_crash, links};
   tracer.find_extents();
-  State::Tracer::Walk first(tracer);
-  for (const PoolOffset o : from) {
-    if (const Block b = tracer.containing(o); b.offset) first.found(b);
-  }
-  tracer.give(std::move(first.stack));
+  std::vector<Candidate> first;
+  for (const PoolOffset o : from) first.push_back({o.value});
+  tracer.give(std::move(first));
+  state_->for_each_slab([&](Slab& slab) { readings.reached.prepare(slab.offset, kSlabBytes); });
   const unsigned threads = options.threads == 0 ? pm::cores() : options.threads;
   pm::waiting_each(threads, threads, [&](std::size_t) { tracer.work(); });
   if (tracer.failed) pm::throw_bad_alloc();
-  reached.blocks += first.blocks + tracer.blocks;
-  reached.bytes += first.bytes + tracer.bytes;
+  reached.blocks += tracer.blocks;
+  reached.bytes += tracer.bytes;
 }
 
 }  // namespace TENUTO_NS::heap

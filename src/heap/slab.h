@@ -65,7 +65,13 @@ struct BlockGrid {
     return o.value >= offset.value + data_offset && i < blocks && i * block_bytes == d ? i
                                                                                        : kNoBlock;
   }
-  // The same without a look whether a block starts at o. REQUIRES: one does.
+  // The index of the block that contains o, or kNoBlock. REQUIRES: o is in the slab.
+  unsigned index_around(PoolOffset o) const {
+    if (o.value < offset.value + data_offset) return kNoBlock;
+    const unsigned i = index_of_start(o);
+    return i < blocks ? i : kNoBlock;
+  }
+  // The index of the block that starts at o. REQUIRES: one does.
   unsigned index_of_start(PoolOffset o) const {
     return static_cast<unsigned>((o.value - offset.value - data_offset) * divider >> 32);
   }

@@ -50,7 +50,7 @@ template <class Word>
 void Heap::State::guard_versions(LaneHeap& h, const IntentElement* e, std::size_t n) {
   if (std::is_same_v<Word, PtrWord>) return;
   for (std::size_t i = 0; i < n; ++i) {
-    if (e[i].version % kGuardEvery == 0) [[unlikely]]
+    if (e[i].version % kGuardEvery == 1) [[unlikely]]
       retire_intents_naming(h, e[i].dest);
   }
 }

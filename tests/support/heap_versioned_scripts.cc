@@ -138,8 +138,8 @@ void set_version(HeapSession& s, std::size_t cell, std::uint32_t version) {
 void wraps(HeapSession& s, CrashContext&) {
   constexpr std::uint32_t kQuarter = VPtrWord::kVersions / 4;
   constexpr std::uint32_t kLater = kQuarter + VPtrWord::kVersions / 2 + 5;
-  set_version(s, V(0), kQuarter - 2);
-  set_version(s, V(1), kQuarter - 3);
+  set_version(s, V(0), kQuarter - 1);
+  set_version(s, V(1), kQuarter - 2);
   Worker other;
   other.run([&] {
     s.put_unfilled(V(1), 64, 1);

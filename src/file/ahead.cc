@@ -24,7 +24,7 @@ namespace TENUTO_NS::pm {
 namespace {
 // A pool grows by an eighth; a small one by half, but by no more than kGrowBytesSmall.
 constexpr std::uint64_t kGrowBytesMin = 4u << 20;
-constexpr std::uint64_t kGrowBytesSmall = 32u << 20;
+constexpr std::uint64_t kGrowBytesSmall = 16u << 20;
 constexpr std::uint64_t kGrowBytesMax = 4ull << 30;
 // Space is prepared only while the file system, and the memory it is made of, have so many times as
 // much. Nobody else gets it back who has no memory.

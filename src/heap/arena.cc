@@ -232,8 +232,13 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why, const std::uint6
   return &slab;
 }
 
-Slab& Arena::adopt(PoolOffset offset, const SlabHeader& header) {
-  const std::lock_guard lock(mu);
+Slab* Arena::adopt(PoolOffset offset, const SlabHeader& header, bool wait) {
+  std::unique_lock lock(mu, std::defer_lock);
+  if (wait) {
+    lock.lock();
+  } else if (!lock.try_lock()) {
+    return nullptr;
+  }
   const SlabShape shape = header.shape.shape();
   // First all that needs memory.
   ShadowToFill shadow(*this, {shape.now.class_id});
@@ -255,7 +260,7 @@ Slab& Arena::adopt(PoolOffset offset, const SlabHeader& header) {
     join_parts(slab, old);
   }
   pages_.set(offset, owner_of(slab), &slab);
-  return slab;
+  return &slab;
 }
 
 void Arena::enlist(Slab& slab) {

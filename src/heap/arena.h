@@ -50,8 +50,9 @@ class Arena {
 
   // Recovery. adopt makes a shadow for a slab found in the pool, or one for each part. When the
   // slab's free_bits are final, the caller enlists it, or discards it if nothing in it is used.
-  // discard erases the header and does not fence.
-  Slab& adopt(PoolOffset offset, const SlabHeader& header);
+  // discard erases the header and does not fence. Null: another thread is here, and `wait` is
+  // false.
+  Slab* adopt(PoolOffset offset, const SlabHeader& header, bool wait);
   void enlist(Slab& slab);
   void discard(Slab& slab);
 

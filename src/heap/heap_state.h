@@ -356,7 +356,8 @@ struct Heap::State {
   void free_released();  // REQUIRES: read_mu
   bool in_large_pages(std::span<const PoolOffset> slabs);
   Arena& arena_for(PoolOffset slab, std::size_t turn);
-  bool adopt_slab(PoolOffset o, bool mapped, Arena& arena);  // false: there is none
+  // False: there is none. `turn`: the arena that gets it, or the next one where nobody is.
+  bool adopt_slab(PoolOffset o, bool mapped, std::size_t& turn);
   Status finish_slab(Slab& slab, Report* report) const;
   void finish_part(Slab& slab) const;
   template <class F>

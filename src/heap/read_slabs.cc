@@ -53,12 +53,10 @@ Status Heap::State::find_slabs(unsigned threads, Report* report) {
     const std::span<const PoolOffset> here(&places[from], std::min(kAtOnce, places.size() - from));
     file.read_ahead(here.data(), here.size());
     const bool mapped = in_large_pages(here);
-    std::size_t arena = part;
+    std::size_t turn = part;
     for (std::size_t i = 0; i < here.size(); ++i) {
       if (mapped && i + 1 < here.size()) prefetch_slab(file, here[i + 1]);
-      if (!adopt_slab(here[i], mapped, arena_for(here[i], arena))) continue;
-      arena += 1;
-      adopted[part] |= 1ull << i;
+      if (adopt_slab(here[i], mapped, turn)) adopted[part] |= 1ull << i;
     }
   };
   const Status s = pm::parallel_each(parts, parts < kParts ? 1 : threads, adopt);
@@ -92,12 +90,16 @@ bool Heap::State::in_large_pages(std::span<const PoolOffset> slabs) {
   return false;
 }
 
-bool Heap::State::adopt_slab(PoolOffset o, bool mapped, Arena& arena) {
+bool Heap::State::adopt_slab(PoolOffset o, bool mapped, std::size_t& turn) {
   SlabLines lines;
   const bool hole = frames.holes().is_hole(frame_of_offset(o).value);
   const std::optional<SlabHeader> header = lines.read(file, o, mapped && !hole);
   if (!header) return false;
-  Slab& slab = arena.adopt(o, *header);
+  Slab* made = nullptr;
+  for (std::size_t i = 1; made == nullptr; ++i) {
+    made = arena_for(o, turn++).adopt(o, *header, i == arenas.size());
+  }
+  Slab& slab = *made;
   slab.sealed = lines.sealed(*header);
   // After a crash the bits mean nothing; marks replace them.
   if (slab.in_dram && !clean) return true;

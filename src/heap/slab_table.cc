@@ -171,7 +171,7 @@ void Heap::State::adopt_slab_table() {
           words_of(cut_geometry(header.shape.shape().now, header.stripes).blocks);
       i += words;
       if (pages.find(o).owner != PageOwner::none) continue;
-      Slab& slab = arena_for(o, turn++).adopt(o, header);
+      Slab& slab = *arena_for(o, turn++).adopt(o, header, true);
       slab.sealed = true;
       for (std::size_t w = 0; w < words; ++w) slab.set_live_word(w, used[w]);
     }

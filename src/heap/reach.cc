@@ -388,7 +388,9 @@ void Heap::trace(std::span<const PoolOffset> from, const GarbageOptions& options
   std::vector<Candidate> first;
   for (const PoolOffset o : from) first.push_back({o.value});
   tracer.give(std::move(first));
-  state_->for_each_slab([&](Slab& slab) { readings.reached.prepare(slab.offset, kSlabBytes); });
+  state_->for_each_slab([&](Slab& slab) {
+    if (is_logged(slab.kind)) readings.reached.prepare(slab.offset, kSlabBytes);
+  });
   const unsigned threads = options.threads == 0 ? pm::cores() : options.threads;
   pm::waiting_each(threads, threads, [&](std::size_t) { tracer.work(); });
   if (tracer.failed) pm::throw_bad_alloc();

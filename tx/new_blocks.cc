@@ -38,8 +38,9 @@ NewBlock* NewBlocks::find(PoolOffset block) {
 }
 
 void NewBlocks::sort() {
-  std::sort(blocks_.begin(), blocks_.end(),
-            [](const NewBlock& a, const NewBlock& b) { return a.offset < b.offset; });
+  if (blocks_.size() > 1)
+    std::sort(blocks_.begin(), blocks_.end(),
+              [](const NewBlock& a, const NewBlock& b) { return a.offset < b.offset; });
 }
 
 void NewBlocks::clear() {

@@ -71,22 +71,25 @@ class RangeSet {
   // Walks the ranges in ascending order.
   class Cursor {
    public:
-    explicit Cursor(const RangeSet& set) : set_(set) {}
-    const Range* get() const {
-      return chunk_ < set_.chunks_.size() && i_ < set_.chunks_[chunk_].size()
-                 ? &set_.chunks_[chunk_][i_]
-                 : nullptr;
+    explicit Cursor(const RangeSet& set)
+        : chunk_(set.chunks_.data()), chunks_end_(chunk_ + set.chunks_.size()) {
+      enter();
     }
+    // Null: there are no more.
+    const Range* get() const { return at_ != end_ ? at_ : nullptr; }
     void next() {
-      if (++i_ < set_.chunks_[chunk_].size()) return;
-      i_ = 0;
-      ++chunk_;
+      if (++at_ == end_ && ++chunk_ != chunks_end_) enter();
     }
 
    private:
-    const RangeSet& set_;
-    std::size_t chunk_ = 0;
-    std::size_t i_ = 0;
+    void enter() {
+      at_ = chunk_->data();
+      end_ = at_ + chunk_->size();
+    }
+    const std::vector<Range>* chunk_;
+    const std::vector<Range>* chunks_end_;
+    const Range* at_ = nullptr;
+    const Range* end_ = nullptr;
   };
 
  private:

@@ -180,11 +180,14 @@ void Transaction::undo(Savepoint point) noexcept {
 
 Status Transaction::commit() {
   const tx::Txn* const txn = open();
-  return txn == nullptr ? why_not() : commit(txn->strictest(durability_));
+  return txn == nullptr ? why_not() : commit_open(txn->strictest(durability_));
 }
 
 Status Transaction::commit(Durability durability) {
-  if (open() == nullptr) return why_not();
+  return open() == nullptr ? why_not() : commit_open(durability);
+}
+
+Status Transaction::commit_open(Durability durability) {
   leave();
   tx::Txn& txn = *std::exchange(txn_, nullptr);
   begin_status_ = Status::closed;  // also if a callback throws

@@ -91,7 +91,8 @@ Status Txn::begin() {
   TENUTO_TRY(broken_);
   TENUTO_TRY(file_.writable());
   if (committed_ + 1 >= pm::kLogSequenceMax) return Status::full;
-  heap_.prepare_thread();
+  if (!heap_ready_) heap_.prepare_thread();
+  heap_ready_ = true;
   log_.start(committed_ + 1);
   depth_ = 1;
   pm::trace_tx(pm::TraceTx::begun);

@@ -211,6 +211,7 @@ class Txn {
   const char* file_name_ = nullptr;
   int line_ = 0;
   std::atomic<std::uint64_t> turn_ = 1;
+  bool heap_ready_ = false;  // what the heap has for the lane is there: no free needs memory
   bool aborted_ = false;
   bool in_callbacks_ = false;
   bool undo_pending_ = false;    // undo entries are flushed and not fenced

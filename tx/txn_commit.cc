@@ -30,7 +30,7 @@ void Txn::flush_modified(bool new_blocks) {
     flush_bytes(file_.at<std::byte>({from}), flushed - from);
   };
   RangeSet::Cursor added(added_);
-  if (new_blocks) {
+  if (new_blocks && new_blocks_.size() != 0) {
     new_blocks_.sort();
     for (const NewBlock& b : new_blocks_) {
       if (b.cancelled || b.bytes == 0) continue;
@@ -73,7 +73,8 @@ void Txn::commit_outermost() {
     fence("overwritten bytes", "commit returns");
     return;
   }
-  heap_.fence_thread();  // Consistency::gc: what this transaction may rely on
+  // What this transaction may rely on.
+  if (file_.consistency() == Consistency::gc) heap_.fence_thread();
   if (is_one_free()) return commit_one_free();
   const std::uint64_t s = log_.sequence();
   if (!fields_.empty() && !TENUTO_PLANT("tx_fields_stored_after_the_commit_record")) {
@@ -128,14 +129,14 @@ void Txn::store_record() {
 void Txn::finish_commit() {
   committed_ = log_.sequence();
   if (TENUTO_PLANT("tx_fields_stored_after_the_commit_record")) store_waiting();
-  release_limbo();
+  if (in_limbo()) release_limbo();
   for (const NewBlock& b : new_blocks_) {
     if (any_typed_ && !b.cancelled) heap_.confirm_allocated(b.offset);
     if (!b.cancelled) continue;
     transient(file_.at<void>(b.offset), b.bytes);
     if (!TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(b.offset);
   }
-  keep_in_limbo();
+  if (!freed_.empty()) keep_in_limbo();
 }
 
 // REQUIRES: the commit record is durable, limbo_ is empty.

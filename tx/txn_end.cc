@@ -143,6 +143,8 @@ void Txn::abandon() {
 
 Status Txn::acknowledge(Durability d) {
   Status s = file_.acknowledge(d);
+  if (also_.empty() && !also_sync_) [[likely]]
+    return s;
   for (pm::PoolFile* file : also_) {
     if (const Status other = file->acknowledge(d); s == Status::ok) s = other;
   }

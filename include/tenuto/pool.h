@@ -286,7 +286,7 @@ class TENUTO_API Pool {
   template <class Body>
   Status run(Body&& body, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     Transaction tx(*this, file, line);
-    TENUTO_TRY(tx.status());
+    TENUTO_TRY(tx.begin_status_);
     const Status s = body(tx);
     if (s != Status::ok) {
       tx.abort();

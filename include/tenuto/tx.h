@@ -250,6 +250,8 @@ class TENUTO_API Transaction {
   friend class p;
   friend class Actions;
   friend class tx::Txn;
+  friend class Pool;
+  Status commit_open(Durability durability);  // REQUIRES: it is open
   // Makes a reserved block that the caller owns one of this transaction, as alloc does.
   Status adopt(PoolOffset block, std::uint64_t bytes);
   // rollback_to, or without memory for it abort.

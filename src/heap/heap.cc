@@ -73,6 +73,13 @@ Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align, bool
 
 Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align,
                                    bool near) {
+  constexpr std::uint64_t kAnyBlock = 16;  // every block has this alignment
+  if (kind == Kind::logged && align == kAnyBlock) [[likely]] {
+    make_way(h);
+    const Block cached = take_cached(h, bytes, near);
+    if (cached.offset) [[likely]]
+      return cached;
+  }
   if (kind != Kind::record) return reserve_in(h, bytes, kind, align, near);
   const bool apart = frames.has_record_zones() && class_of(bytes, align) != kNoClass;
   if (apart) {

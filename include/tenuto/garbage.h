@@ -13,7 +13,7 @@
 // is freed 256 blocks at a time, each time in one transaction: durable and atomic. Objects have no
 // checksums: what only a damaged pointer led to counts as lost, and is freed. So validate the
 // containers first. Memory: two bits for 16 bytes of the pool, one more for each type that pointers
-// say, and up to two words for each pointer that is not followed yet.
+// say, and for each thread 4 MiB and up to four words for each pointer that it has still to follow.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct GarbageOptions {
   // word.
   std::map<std::uint64_t, PointerFilter> filters = {};
   bool free = false;     // frees Garbage::lost
-  unsigned threads = 0;  // 0: one a core
+  unsigned threads = 0;  // 0: one a core; 256 at most
 };
 
 // Blocks of one type and size.

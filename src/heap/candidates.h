@@ -34,9 +34,12 @@ class Candidates {
     buckets_[b].push_back(c);
     used_[b / 64] |= std::uint64_t{1} << b % 64;
   }
-  // Takes the bucket that was taken last, if it has some again, or the next one. `to` is empty
-  // then if there are none. REQUIRES: `to` is empty.
+  // Takes the bucket that was taken last, if it has some again, or the next one. `to` loses what is
+  // in it, and is empty then if there are none.
   void take(std::vector<Candidate>& to) {
+    to.clear();
+    // Else each bucket would keep what the largest one needed.
+    if (to.capacity() > kKept) std::vector<Candidate>().swap(to);
     const std::size_t b = next();
     if (b == kBuckets) return;
     last_ = b;
@@ -68,6 +71,7 @@ class Candidates {
 
  private:
   static constexpr std::size_t kBuckets = 1024;
+  static constexpr std::size_t kKept = 256;  // in an empty bucket: 4 MiB in all
 
   // kBuckets: all are empty.
   std::size_t next() const {

@@ -143,8 +143,8 @@ Status Heap::collect(PoolOffset root, const GarbageOptions& options, Reached& re
     if (is_logged(slab.kind)) slabs.push_back(&slab);
   });
   constexpr std::size_t kTogether = 32;
-  const unsigned threads = options.threads == 0 ? pm::cores() : options.threads;
-  pm::waiting_each((slabs.size() + kTogether - 1) / kTogether, threads, [&](std::size_t part) {
+  const std::size_t parts = (slabs.size() + kTogether - 1) / kTogether;
+  pm::waiting_each(parts, threads_of(options), [&](std::size_t part) {
     const std::size_t end = std::min(slabs.size(), (part + 1) * kTogether);
     for (std::size_t i = part * kTogether; i < end; ++i) set_live(*slabs[i], marks);
   });

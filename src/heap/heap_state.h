@@ -321,6 +321,7 @@ struct Heap::State {
 
   // --- reach.cc
   struct Tracer;
+  struct BlockLookup;
 
   // --- replay.cc
   struct Replay;

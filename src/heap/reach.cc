@@ -3,7 +3,7 @@
 //
 // A thread collects the places that words lead to by slab (candidates.h). It takes those of one
 // slab, marks the blocks that contain them, and then reads the blocks that were new. While another
-// thread waits, a thread gives it half of its places.
+// thread waits, a thread gives it half of these blocks, or of its places.
 //
 // A block is read by the filter of its type, or of the root; else as the pointers say that lead to
 // it (References::Reader), once for each reader (readings.h); else word by word. A container takes
@@ -20,6 +20,7 @@
 #include <mutex>
 #include <utility>
 
+#include "heap/block_lookup.h"
 #include "heap/candidates.h"
 #include "heap/heap_paths.h"
 #include "heap/morph.h"
@@ -49,89 +50,25 @@ struct Heap::State::Tracer {
     const void* at = nullptr;
     std::uint64_t bytes = 0;
     References::Reader reader = nullptr;
+    bool whole = true;  // a block, and not an object in one
+    bool fixed = false;
   };
-  struct Large {
-    Block block;
-    bool typed = false;
+  struct Share {
+    std::vector<Candidate> places = {};
+    std::vector<Task> unread = {};
   };
-  std::vector<Large> extents = {};  // that are allocated, by offset
+  BlockLookup blocks_at{s, after_crash};
 
-  std::atomic<int> wanted = 0;  // threads that wait, less the lists that are given
+  std::atomic<int> wanted = 0;  // threads that wait, less the shares that are given
   std::mutex mu = {};
   std::condition_variable given_or_done = {};
   // By mu.
-  std::vector<std::vector<Candidate>> given = {};
+  std::vector<Share> given = {};
   unsigned working = 0;
   bool done = false;    // nobody works and nothing is given
   bool failed = false;  // an allocation: a thread gave up
   std::uint64_t blocks = 0;
   std::uint64_t bytes = 0;
-
-  void find_extents() {
-    if (after_crash) {
-      s.extents.for_each_recovered([this](const BookRecord& r) {
-        if (!is_logged(r.kind)) return;
-        const bool typed = r.kind == Kind::typed;
-        const std::uint64_t usable = r.frames * kFrameBytes - (typed ? kTypeBytes : 0);
-        if (typed && *s.file.at<std::uint64_t>(r.offset + usable) == 0) return;
-        extents.push_back({{r.offset, usable}, typed});
-      });
-      return;
-    }
-    s.extents.for_each(Kind::logged, [this](PoolOffset o, std::uint64_t n) {
-      if (!s.extents.find(o, Kind::logged, Wanted::in_use)) return;
-      extents.push_back({{o, n}, s.extents.is_typed(o)});
-    });
-    std::sort(extents.begin(), extents.end(),
-              [](const Large& a, const Large& b) { return a.block.offset < b.block.offset; });
-  }
-
-  // The allocated or reserved logged block that contains o. No offset: there is none.
-  [[gnu::always_inline]] Block containing(PoolOffset o) const {
-    const PageTable::Entry e = s.pages.find(o);
-    if (e.owner == PageOwner::none) [[unlikely]]
-      return extent_containing(o);
-    const Slab& slab = *e.slab();
-    const Block b = block_of(slab, o);
-    if (b.offset) [[likely]]
-      return b;
-    const OldPart* old = slab.old.load(std::memory_order_relaxed);
-    return old == nullptr ? Block{} : block_of_old(*old, o);
-  }
-  [[gnu::always_inline]] Block block_of(const Slab& part, PoolOffset o) const {
-    if (!is_logged(part.kind)) return {};
-    const unsigned i = part.index_around(o);
-    if (i == kNoBlock) return {};
-    // The type of an allocated block is durable, and not 0.
-    if (after_crash ? part.kind == Kind::typed && part.type_word(i) == 0
-                    : !part.live(i) && !part.reserved(i)) {
-      return {};
-    }
-    return {part.block_offset(i), part.block_bytes};
-  }
-  [[gnu::noinline]] Block block_of_old(const OldPart& old, PoolOffset o) const {
-    return block_of(*old.slab, o);
-  }
-  // Null: none contains it.
-  const Large* large_containing(PoolOffset o) const {
-    const auto after =
-        std::upper_bound(extents.begin(), extents.end(), o,
-                         [](PoolOffset at, const Large& l) { return at < l.block.offset; });
-    if (after == extents.begin()) return nullptr;
-    const Large& l = *std::prev(after);
-    return o < l.block.offset + l.block.bytes ? &l : nullptr;
-  }
-  [[gnu::noinline]] Block extent_containing(PoolOffset o) const {
-    const Large* const l = large_containing(o);
-    return l == nullptr ? Block{} : l->block;
-  }
-  // 0: none.
-  std::uint64_t type_of(const Block& b) const {
-    const PageTable::Entry e = s.pages.find(b.offset);
-    if (e.owner == PageOwner::typed) return e.slab()->type_word(e.slab()->index_of(b.offset));
-    const Large* const l = e.owner == PageOwner::none ? large_containing(b.offset) : nullptr;
-    return l != nullptr && l->typed ? *s.file.at<std::uint64_t>(b.offset + b.bytes) : 0;
-  }
 
   // One thread's work.
   struct Walk final : References::Marker {
@@ -142,11 +79,7 @@ struct Heap::State::Tracer {
     const References visit{*this};
     Candidates candidates = {};
     std::vector<Candidate> here = {};  // in one slab
-    std::vector<Task> marked = {};     // blocks of that slab
-    struct Later : Task {
-      bool fixed;
-    };
-    std::vector<Later> later = {};  // objects in blocks that were read
+    std::vector<Task> unread = {};     // blocks of that slab, and objects in what was read
     std::uint64_t blocks = 0;
     std::uint64_t bytes = 0;
     std::vector<Links::Link> links = {};
@@ -199,14 +132,14 @@ struct Heap::State::Tracer {
       candidates.add(c);
     }
     [[gnu::noinline]] void link_place(const Candidate& c, const PtrWord* word) {
-      const Block b = tracer.containing(c.at());
+      const Block b = tracer.blocks_at.containing(c.at());
       if (b.offset && (b.offset == c.at() || !c.only_begin())) link(b, word);
     }
     // The block of at least so many usable bytes that begins there. No offset: there is none.
     Block begins_at(const void* p, std::uint64_t n) const {
       if (!tracer.s.file.contains(p)) return {};
       const PoolOffset o = tracer.s.file.offset_of(p);
-      const Block b = tracer.containing(o);
+      const Block b = tracer.blocks_at.containing(o);
       return b.offset == o && b.bytes - tracer.s.canary_bytes >= n ? b : Block{};
     }
 
@@ -243,7 +176,7 @@ struct Heap::State::Tracer {
     }
     void read_later(const void* at, std::uint64_t n, References::Reader reader) override {
       if (TENUTO_PLANT("heap_reach_forgets_what_is_deep")) return;
-      later.push_back({{at, n, reader}, fixed});
+      unread.push_back({at, n, reader, false, fixed});
     }
     bool is_block(const void* at, std::uint64_t n) const override {
       return static_cast<bool>(begins_at(at, n).offset);
@@ -262,66 +195,77 @@ struct Heap::State::Tracer {
       if (block.at == tracer.root && o.root_filter) return &o.root_filter;
       if (o.filters.empty()) return nullptr;
       const PoolOffset offset = tracer.s.file.offset_of(block.at);
-      const auto filter = o.filters.find(tracer.type_of({offset, block.bytes}));
+      const auto filter = o.filters.find(tracer.blocks_at.type_of({offset, block.bytes}));
       return filter == o.filters.end() || !filter->second ? nullptr : &filter->second;
     }
-    void call(const auto& reader, const Task& task, std::uint64_t usable, bool is_fixed) {
+    void call(const auto& reader, const Task& task, std::uint64_t usable) {
       const pm::MetadataClosed closed;
       depth = 0;
-      fixed = is_fixed;
+      fixed = task.fixed;
       reader(task.at, usable, visit);
     }
-    void read(const Task& block) {
-      const std::uint64_t usable = block.bytes - tracer.s.canary_bytes;
-      const PointerFilter* const filter = filter_of(block);
-      if (filter != nullptr) return call(*filter, block, usable, false);
-      if (block.reader != nullptr) return call(block.reader, block, usable, false);
+    void read(const Task& task) {
+      if (!task.whole) return call(task.reader, task, task.bytes);
+      const std::uint64_t usable = task.bytes - tracer.s.canary_bytes;
+      const PointerFilter* const filter = filter_of(task);
+      if (filter != nullptr) return call(*filter, task, usable);
+      if (task.reader != nullptr) return call(task.reader, task, usable);
       fixed = false;
       const bool half = TENUTO_PLANT("heap_reach_reads_half_a_block");
-      read_whole_words(static_cast<const std::uint64_t*>(block.at), half ? usable / 2 : usable);
+      read_whole_words(static_cast<const std::uint64_t*>(task.at), half ? usable / 2 : usable);
     }
     void look_at(const Candidate& c) {
-      const Block b = tracer.containing(c.at());
+      const Block b = tracer.blocks_at.containing(c.at());
       if (!b.offset) return;
       const bool begins = b.offset == c.at();
       if (!begins && c.only_begin()) return;
       const References::Reader reader = begins ? c.reader : nullptr;
       if (!mark(b, reader)) return;
-      marked.push_back({tracer.s.file.at<void>(b.offset), b.bytes, reader});
-      const auto* const at = static_cast<const char*>(marked.back().at);
+      unread.push_back({tracer.s.file.at<void>(b.offset), b.bytes, reader});
+      const auto* const at = static_cast<const char*>(unread.back().at);
       __builtin_prefetch(at);
       __builtin_prefetch(at + std::min<std::uint64_t>(b.bytes, 2 * kLineBytes) - 1);
     }
-    void run() {
+    bool is_wanted() const { return tracer.wanted.load(std::memory_order_relaxed) > 0; }
+    // Reads what is not read yet, also what that adds.
+    void read_all() {
+      for (std::size_t i = 0; i < unread.size(); ++i) {
+        const Task task = unread[i];
+        read(task);
+        if (is_wanted() && unread.size() - i > 2) {
+          const auto half = unread.end() - static_cast<std::ptrdiff_t>((unread.size() - i) / 2);
+          tracer.share({.unread = {half, unread.end()}});
+          unread.erase(half, unread.end());
+        }
+      }
+      unread.clear();
+    }
+    void run(const Share& share) {
+      unread = share.unread;
+      for (const Candidate& c : share.places) candidates.add(c);
+      read_all();
       for (candidates.take(here); !here.empty(); candidates.take(here)) {
         for (const Candidate& c : here) look_at(c);
-        here.clear();
-        for (const Task& block : marked) read(block);
-        marked.clear();
-        while (!later.empty()) {
-          const Later object = later.back();
-          later.pop_back();
-          call(object.reader, object, object.bytes, object.fixed);
-        }
-        if (tracer.wanted.load(std::memory_order_relaxed) > 0) tracer.share(candidates);
+        read_all();
+        if (is_wanted()) tracer.share({.places = candidates.half()});
       }
     }
   };
 
-  void share(Candidates& candidates) {
-    std::vector<Candidate> half = candidates.half();
-    if (half.empty() || TENUTO_PLANT("heap_reach_loses_what_it_shares")) return;
+  void share(Share some) {
+    if (some.places.empty() && some.unread.empty()) return;
+    if (TENUTO_PLANT("heap_reach_loses_what_it_shares")) return;
     const std::lock_guard lock(mu);
-    give(std::move(half));
+    give(std::move(some));
   }
   // REQUIRES: mu.
-  void give(std::vector<Candidate> some) {
+  void give(Share some) {
     given.push_back(std::move(some));
     wanted.fetch_sub(1, std::memory_order_relaxed);
     given_or_done.notify_one();
   }
   // False: there is nothing left to do.
-  bool wait_for(std::vector<Candidate>& some) {
+  bool wait_for(Share& some) {
     std::unique_lock lock(mu);
     wanted.fetch_add(1, std::memory_order_relaxed);
     if (given.empty() && working == 0) finish();
@@ -349,11 +293,10 @@ struct Heap::State::Tracer {
   // What each thread does.
   void work() {
     Walk w(*this);
-    std::vector<Candidate> some;
+    Share some;
     while (wait_for(some)) {
       const bool had = pm::had_memory([&] {
-        for (const Candidate& c : some) w.candidates.add(c);
-        w.run();
+        w.run(some);
         hand_over(w.links);
       });
       const std::lock_guard lock(mu);
@@ -384,14 +327,13 @@ void Heap::trace(std::span<const PoolOffset> from, const GarbageOptions& options
   const auto& word = reinterpret_cast<const PtrWord&>(state_->file.head().roots[pm::kRootUser]);
   const void* const root = PtrWord::decode(&word, word.raw);
   State::Tracer tracer{*state_, options, root, readings, after_crash, links};
-  tracer.find_extents();
-  std::vector<Candidate> first;
-  for (const PoolOffset o : from) first.push_back({o.value});
+  State::Tracer::Share first;
+  for (const PoolOffset o : from) first.places.push_back({o.value});
   tracer.give(std::move(first));
   state_->for_each_slab([&](Slab& slab) {
     if (is_logged(slab.kind)) readings.reached.prepare(slab.offset, kSlabBytes);
   });
-  const unsigned threads = options.threads == 0 ? pm::cores() : options.threads;
+  const unsigned threads = threads_of(options);
   pm::waiting_each(threads, threads, [&](std::size_t) { tracer.work(); });
   if (tracer.failed) pm::throw_bad_alloc();
   reached.blocks += tracer.blocks;

@@ -3,12 +3,15 @@
 // member of an object, sees less than its owner. So a block is read once *by each reader*.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
 
 #include "heap/block_marks.h"
 #include "pm/no_memory.h"
+#include "pm/thread.h"
+#include "tenuto/garbage.h"
 #include "tenuto/references.h"
 
 namespace TENUTO_NS::heap {
@@ -20,6 +23,12 @@ class ReachedMarks : public MarkBits<2> {
   using MarkBits::MarkBits;
   static constexpr std::uint64_t kReached = 1, kRead = 2;
 };
+
+// How many threads a trace has.
+inline unsigned threads_of(const GarbageOptions& options) {
+  constexpr unsigned kMost = 256;
+  return options.threads == 0 ? pm::cores() : std::min(options.threads, kMost);
+}
 
 class Readings {
  public:

@@ -86,6 +86,20 @@ TEST_F(ToolSettle, a_pool_that_is_named_twice_is_no_pool_of_another_process) {
                "named twice; name it once");
 }
 
+TEST_F(ToolSettle, a_pool_in_doubt_is_not_replaced) {
+  for (const bool with_journal : {true, false}) {
+    if (!with_journal) {
+      ASSERT_EQ(::rename((waits_ + ".journal").c_str(), path("journal").c_str()), 0);
+    }
+    std::vector<std::string> words{"create", waits_, "--force"};
+    if (!with_journal) words.insert(words.end(), {"--journal", path("journal")});
+    expect_error(run(words), Status::in_doubt, "a transaction over several pools");
+  }
+  ASSERT_EQ(::rename(path("journal").c_str(), (waits_ + ".journal").c_str()), 0);
+  EXPECT_EQ(run({"settle", waits_, decides_, "-q"}).code, 0);
+  EXPECT_EQ(number_in(waits_), 7u);
+}
+
 TEST_F(ToolSettle, it_names_a_pool_that_may_still_ask_and_forgets_it) {
   const nlohmann::json waits = run_json({"settle", decides_, "-q"})["pools"][0]["waits_for"];
   ASSERT_EQ(waits.size(), 1u);

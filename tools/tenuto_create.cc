@@ -54,10 +54,12 @@ Error check_replaceable(const CreateArgs& args, OldPool& replaced) {
   if (pool.error() == Status::read_only) {
     const Status s = close_cleanly(args, report);
     if (s == Status::ok) pool = Pool::open(args.path, options, &report);
-    if (s == Status::busy) pool = s;  // another process opens it at this moment
+    // Another process opens it at this moment; or another pool decides what is in it.
+    if (s == Status::busy || s == Status::in_doubt) pool = s;
   }
   switch (pool.error()) {
     case Status::busy:
+    case Status::in_doubt:
     case Status::permission:
     case Status::io:
       return store_failed(pool.error(), "cannot replace the pool", args.path, std::move(report));

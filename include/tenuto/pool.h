@@ -6,12 +6,12 @@
 // Fork: a pool belongs to the process that opened it. In a child every call does nothing and
 // returns Status::forked (calls without a status: 0, null or empty). close and destructors do
 // nothing to the pool either, so a child may exec, _exit, exit or leave the scope. The parent is
-// not disturbed. Its lock ends with the parent, even if children live on. A child may open the pool
-// again once the parent has closed it; a daemon opens its pools after its fork. A child can read
-// the pool's pages through inherited pointers. A store through them is a SIGSEGV; on medium journal
-// it does not reach the pool. A bare clone(2), without the C library, is detected too. But there
-// the descriptors, and so the lock, stay open until the parent closes the pool or the child ends,
-// and stores are not prevented.
+// not disturbed. Its lock ends with the parent, even if children live on (those it has just forked
+// must run once before). A child may open the pool again once the parent has closed it; a daemon
+// opens its pools after its fork. A child can read the pool's pages through inherited pointers. A
+// store through them is a SIGSEGV; on medium journal it does not reach the pool. A bare clone(2),
+// without the C library, is detected too. But there the descriptors, and so the lock, stay open
+// until the parent closes the pool or the child ends, and stores are not prevented.
 //
 // Exit: the destructor of a pool in a static object closes it, whenever the object was made.
 // Destructors of thread_locals may use pools. Threads may go on with collections (Store::close),
@@ -228,7 +228,9 @@ class TENUTO_API Pool {
   // Other threads may allocate and free meanwhile. A block that is allocated during the whole walk
   // is shown once. One that is allocated during a part of it may be shown, and twice if it moved.
   // Never shown: blocks that are only reserved, freed, or of a transaction whose commit is not
-  // durable. A block that a transaction frees is shown until the commit. A block of malloc_to or
+  // durable; but after a crash with Consistency::gc such a block is kept, and shown, if a number in
+  // an object seems to lead there, so give it filters (tenuto/references.h), which are exact. A
+  // block that a transaction frees is shown until the commit. A block of malloc_to or
   // publish may be shown shortly before the call returns. The caller must keep a shown block
   // allocated, and must know when it may be read: allocate in transactions or publish filled
   // blocks.

@@ -83,12 +83,13 @@ enum class Consistency : std::uint8_t {
   as_is = 0,  // what the pool has; a new pool gets `log`
   // Each call is atomic and durable, and a crash leaks nothing.
   log = 1,
-  // After a crash the pool keeps what its root object leads to, and frees the rest
-  // (tenuto/garbage.h tells how pointers are found, root_filter and filters below where they are).
-  // A call stores one word, writes no log and waits for nothing. It is durable after the thread's
-  // next Pool::sync or commit, its end, 64 more calls, or a close. A crash before may undo it, and
-  // of several calls any. Objects that only a walk by type reaches are lost in a crash. Blocks
-  // above 16 KiB, those with a type or zeros, and publish and swap have fences.
+  // After a crash the pool keeps what its root object leads to, and frees the rest. Without
+  // root_filter and filters (below) it also keeps what a number in an object seems to lead to,
+  // freed or not (tenuto/garbage.h tells how pointers are found). A call stores one word, writes no
+  // log and waits for nothing. It is durable after the thread's next Pool::sync or commit, its end,
+  // 64 more calls, or a close. A crash before may undo it, and of several calls any. Objects that
+  // only a walk by type reaches are lost in a crash. Blocks above 16 KiB, those with a type or
+  // zeros, and publish and swap have fences.
   gc = 2,
   // malloc_to and free_from have one fence and no log; with a type or zeros malloc_to has two. What
   // returned is durable. A crash in a call leaves any part of it: a block that no word names, or a

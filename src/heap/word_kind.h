@@ -33,8 +33,10 @@ template <class Word>
 using KindOf = std::conditional_t<std::is_same_v<Word, PtrWord>, Plain, Versioned>;
 
 // After so many versions of a word, the intents of other lanes that name it are retired. So two
-// versions that are compared are never half of the range apart.
+// versions that are compared are never half of the range apart. The first version has no part in
+// it: each new word has that.
 inline constexpr std::uint32_t kGuardEvery = VPtrWord::kVersions / 4;
+inline constexpr std::uint32_t kGuardAt = kGuardEvery / 2;
 
 inline bool is_allocated(const SlabBlock& b) {
   return is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->live(b.index);
@@ -50,7 +52,7 @@ template <class Word>
 void Heap::State::guard_versions(LaneHeap& h, const IntentElement* e, std::size_t n) {
   if (std::is_same_v<Word, PtrWord>) return;
   for (std::size_t i = 0; i < n; ++i) {
-    if (e[i].version % kGuardEvery == 1) [[unlikely]]
+    if (e[i].version % kGuardEvery == kGuardAt) [[unlikely]]
       retire_intents_naming(h, e[i].dest);
   }
 }

@@ -1,6 +1,7 @@
 // The scripts of versioned pointers and batches, for heap_scripts.cc.
 #include <thread>
 
+#include "heap/word_kind.h"
 #include "pm/assert.h"
 #include "support/heap_scripts.h"
 #include "support/heap_worker.h"
@@ -133,13 +134,12 @@ void set_version(HeapSession& s, std::size_t cell, std::uint32_t version) {
   fence("version", "test");
 }
 
-// Two words are about to pass a quarter of the versions while another thread's intents name them.
+// Two words are about to pass a guarded version while another thread's intents name them.
 // Later the words have versions from which those intents look new.
 void wraps(HeapSession& s, CrashContext&) {
-  constexpr std::uint32_t kQuarter = VPtrWord::kVersions / 4;
-  constexpr std::uint32_t kLater = kQuarter + VPtrWord::kVersions / 2 + 5;
-  set_version(s, V(0), kQuarter - 1);
-  set_version(s, V(1), kQuarter - 2);
+  constexpr std::uint32_t kLater = heap::kGuardAt + VPtrWord::kVersions / 2 + 5;
+  set_version(s, V(0), heap::kGuardAt - 2);
+  set_version(s, V(1), heap::kGuardAt - 3);
   Worker other;
   other.run([&] {
     s.put_unfilled(V(1), 64, 1);

@@ -152,10 +152,10 @@ TEST_F(GrowthAhead, a_part_is_used_if_it_is_enough) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(file().prepare(), Status::ok);
   EXPECT_EQ(prepared(), 8 * kMiB);
   ASSERT_EQ(pool_.grow(4 * kMiB), Status::ok);
-  EXPECT_EQ(file().bytes(), kPoolBytes + 8 * kMiB) << "a quarter of 32 MiB";
+  EXPECT_EQ(file().bytes(), kPoolBytes + 8 * kMiB) << "half of 16 MiB";
   EXPECT_EQ(file().prepare(), Status::ok);
   ASSERT_EQ(pool_.grow(4 * kMiB), Status::ok);
-  EXPECT_EQ(file().bytes(), kPoolBytes + 40 * kMiB) << "2 MiB were not enough";
+  EXPECT_EQ(file().bytes(), kPoolBytes + 24 * kMiB) << "2 MiB were not enough";
   EXPECT_EQ(prepared(), 0u);
   EXPECT_EQ(file().bytes_on_disk(), file().bytes());
 }

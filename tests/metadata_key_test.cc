@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,8 +39,8 @@ namespace {
 
 // --- a store that may die ------------------------------------------------------------------------
 
-thread_local sigjmp_buf after_death;
-thread_local volatile int death_code = 0;
+sigjmp_buf after_death;
+volatile int death_code = 0;
 
 void on_death(int, siginfo_t* info, void*) {
   death_code = info->si_code;
@@ -49,6 +50,8 @@ void on_death(int, siginfo_t* info, void*) {
 // Stores the byte that is there. 0: it was stored; else the si_code of the SIGSEGV. After one the
 // thread has the rights of a signal handler, as one that is older than the key.
 int store_to(const void* at) {
+  static std::mutex one;  // the handler is the process's
+  const std::lock_guard lock(one);
   struct sigaction ours {};
   struct sigaction before {};
   ours.sa_sigaction = on_death;
@@ -76,7 +79,7 @@ std::vector<MappedRange> ranges_with_key() {
     unsigned long begin = 0;
     unsigned long end = 0;
     unsigned key = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2 && line.find(':') != 0) {
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
       now = {reinterpret_cast<const char*>(begin), reinterpret_cast<const char*>(end)};
     } else if (std::sscanf(line.c_str(), "ProtectionKey: %u", &key) == 1 && key != 0) {
       all.push_back(now);
@@ -320,7 +323,7 @@ TEST_F(MetadataKey, threads_that_are_older_than_the_key_use_the_pool) {
 TEST_F(MetadataKey, functions_of_the_program_may_not_write_while_the_library_calls_them) {
   PoolOptions o = options();
   const char* pool = nullptr;
-  unsigned calls = 0;
+  std::atomic<unsigned> calls = 0;
   const auto look = [&] {
     calls += 1;
     if (pool == nullptr) return;
@@ -328,7 +331,7 @@ TEST_F(MetadataKey, functions_of_the_program_may_not_write_while_the_library_cal
   };
   o.heap.clock_ms = [&] {
     look();
-    return std::int64_t{calls};
+    return std::int64_t{calls.load()};
   };
   o.heap.numa.nodes = 2;
   o.heap.numa.node_of_thread = [&] {
@@ -339,7 +342,7 @@ TEST_F(MetadataKey, functions_of_the_program_may_not_write_while_the_library_cal
   o.log = [&](std::string_view) { look(); };
   Pool p = make(o);
   pool = base(p);
-  const auto called = [&] { return std::exchange(calls, 0u) != 0; };
+  const auto called = [&] { return calls.exchange(0) != 0; };
   called();
   Ptr<Node>& root = **p.root<Ptr<Node>>("list");
   Worker().run([&] { EXPECT_EQ(p.malloc_to(sizeof(Node), root, {.type = kNode}), Status::ok); });
@@ -459,10 +462,7 @@ TEST_F(MetadataKey, all_keys_in_use_is_an_error) {
   expect_in_child([&] {
     pm::metadata_bits.store(0);  // as in a process where no pool had the option yet
     std::vector<long> keys;
-    for (long k = 0; k >= 0;) {
-      k = ::syscall(SYS_pkey_alloc, 0, 0);
-      if (k >= 0) keys.push_back(k);
-    }
+    for (long k; (k = ::syscall(SYS_pkey_alloc, 0, 0)) >= 0;) keys.push_back(k);
     Report report;
     EXPECT_EQ(Pool::create(path_.str(), options(), &report).error(), Status::full);
     EXPECT_NE(report.text().find("all 15 protection keys"), std::string::npos) << report.text();

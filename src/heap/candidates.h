@@ -37,9 +37,7 @@ class Candidates {
   // Takes the bucket that was taken last, if it has some again, or the next one. `to` loses what is
   // in it, and is empty then if there are none.
   void take(std::vector<Candidate>& to) {
-    to.clear();
-    // Else each bucket would keep what the largest one needed.
-    if (to.capacity() > kKept) std::vector<Candidate>().swap(to);
+    make_empty(to);
     const std::size_t b = next();
     if (b == kBuckets) return;
     last_ = b;
@@ -58,7 +56,7 @@ class Candidates {
         if ((mine = !mine)) continue;
         take_bucket(b, bucket);
         out.insert(out.end(), bucket.begin(), bucket.end());
-        bucket.clear();
+        make_empty(bucket);
       }
     }
     if (out.empty() && first != nullptr) {
@@ -73,6 +71,11 @@ class Candidates {
   static constexpr std::size_t kBuckets = 1024;
   static constexpr std::size_t kKept = 256;  // in an empty bucket: 4 MiB in all
 
+  // Its memory becomes a bucket's: else each bucket would keep what the largest one needed.
+  static void make_empty(std::vector<Candidate>& bucket) {
+    bucket.clear();
+    if (bucket.capacity() > kKept) std::vector<Candidate>().swap(bucket);
+  }
   // kBuckets: all are empty.
   std::size_t next() const {
     const std::size_t first = last_ / 64;

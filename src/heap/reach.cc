@@ -16,14 +16,12 @@
 #include <array>
 #include <condition_variable>
 #include <functional>
-#include <iterator>
 #include <mutex>
 #include <utility>
 
 #include "heap/block_lookup.h"
 #include "heap/candidates.h"
 #include "heap/heap_paths.h"
-#include "heap/morph.h"
 #include "heap/readings.h"
 #include "pm/metadata_key.h"
 #include "pm/not_cancelled.h"

@@ -104,12 +104,17 @@ TEST_F(ToolSettle, it_names_a_pool_that_may_still_ask_and_forgets_it) {
   const nlohmann::json waits = run_json({"settle", decides_, "-q"})["pools"][0]["waits_for"];
   ASSERT_EQ(waits.size(), 1u);
   const std::string lost = waits[0];
-  EXPECT_EQ(run({"settle", decides_, waits_, "--forget", lost}).code, 2);
   EXPECT_EQ(run({"settle", decides_, "--forget", "12"}).code, 2);
+  expect_error(run({"settle", decides_, "--forget", "0123456789abcdef"}), Status::not_found,
+               "nothing to forget");
   const nlohmann::json done = run_json({"settle", decides_, "--forget", lost, "-q"})["pools"][0];
   EXPECT_EQ(done["waits_for"].size(), 0u);
   EXPECT_EQ(done["decisions_waiting"], 0);
   EXPECT_FALSE(run_json({"info", decides_}).contains("decisions_waiting"));
+  expect_error(run({"settle", decides_, "--forget", lost}), Status::not_found, "nothing to forget");
+  expect_error(run({"settle", decides_, waits_, "--forget", lost}), Status::invalid_argument,
+               "a pool that is to be opened");
+  EXPECT_EQ(number_in(waits_), 0u);  // the decision is forgotten
 }
 
 }  // namespace

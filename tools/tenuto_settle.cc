@@ -43,6 +43,15 @@ Error run_settle(const SettleArgs& args) {
     return failed(Status::invalid_argument, "cannot forget a pool that is to be opened", "--forget",
                   "leave out its path, or --forget");
   }
+  const auto may_be_asked = [&args](const Pool& pool) {
+    const std::vector<std::uint64_t> by = pool.info().pools_waited_for;
+    return std::count(by.begin(), by.end(), *args.lost) != 0;
+  };
+  if (args.lost && std::none_of(pools->begin(), pools->end(), may_be_asked)) {
+    return failed(Status::not_found, "nothing to forget: that pool has nothing to ask these pools",
+                  fmt::format("--forget {:016x}", *args.lost),
+                  "settle without --forget prints the ids of pools that may still ask");
+  }
   std::string json;
   Facts facts;
   for (Pool& pool : *pools) {

@@ -58,13 +58,12 @@ class p {
   }
   p& operator=(const p& o) { return *this = o.get(); }
 
-  T get() const {
-    if (!Transaction::any_open()) [[likely]]
-      return decode(stored_);
-    return get_waiting();
+  // Outside a transaction two tests and a load: a call would cost more.
+  [[gnu::always_inline]] T get() const {
+    return decode(__builtin_expect(Transaction::any_open(), false) ? waiting() : stored_);
   }
-  operator T() const { return get(); }
-  T operator->() const requires(std::is_pointer_v<T>) { return get(); }
+  [[gnu::always_inline]] operator T() const { return get(); }
+  [[gnu::always_inline]] T operator->() const requires(std::is_pointer_v<T>) { return get(); }
 
   // Adds the field to `tx` at once (a fence), and gives its bytes for changes in place. For large
   // values of which little changes. Statuses as Transaction::add.
@@ -98,11 +97,12 @@ class p {
 
  private:
   // A call of its own, so that get() has no stack frame and is inlined: it reads a value on the
-  // stack whose address leaves.
-  [[gnu::noinline]] T get_waiting() const {
+  // stack whose address leaves. Pure, as it changes nothing: a loop that reads fields asks once
+  // whether a transaction is open.
+  [[gnu::noinline, gnu::pure]] Stored waiting() const {
     Stored stored;
     if (!Transaction::load_field(&stored_, &stored, sizeof stored)) stored = stored_;
-    return decode(stored);
+    return stored;
   }
   Stored encode(T value) const {
     if constexpr (std::is_pointer_v<T>)
@@ -112,7 +112,7 @@ class p {
   }
   T decode(const Stored& stored) const {
     if constexpr (std::is_pointer_v<T>)
-      return static_cast<T>(PtrWord::decode(&stored_, stored.raw));
+      return static_cast<T>(PtrWord::follow(&stored_, stored.raw));
     else
       return stored;
   }

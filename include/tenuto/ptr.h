@@ -26,7 +26,20 @@ struct PtrWord {
   }
   // `at` is the address of the word. A copy at another address decodes to another target.
   static void* decode(const void* at, std::uint64_t raw) {
+    return raw == 0 ? nullptr : target(at, raw);
+  }
+  // The same, for a caller that goes where the word leads: it is null only if raw is 0, and the
+  // compiler knows it. So a loop over a list has one test a node, of the word, and not two. A
+  // damaged word leads anywhere.
+  static void* follow(const void* at, std::uint64_t raw) {
     if (raw == 0) return nullptr;
+    void* const to = target(at, raw);
+    if (to == nullptr) __builtin_unreachable();
+    return to;
+  }
+
+ private:
+  static void* target(const void* at, std::uint64_t raw) {
     const auto d = static_cast<std::int64_t>(raw) >> 1;
     return reinterpret_cast<void*>(reinterpret_cast<std::intptr_t>(at) + d);
   }
@@ -49,7 +62,7 @@ class Ptr {
   }
 
   T* get() const {
-    return static_cast<T*>(PtrWord::decode(&word_, __atomic_load_n(&word_.raw, __ATOMIC_ACQUIRE)));
+    return static_cast<T*>(PtrWord::follow(&word_, __atomic_load_n(&word_.raw, __ATOMIC_ACQUIRE)));
   }
   std::add_lvalue_reference_t<T> operator*() const requires(!std::is_void_v<T>) { return *get(); }
   T* operator->() const { return get(); }
